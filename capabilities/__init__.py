@@ -1,0 +1,1 @@
+"""shoal.capabilities: what a machine has, and whether it satisfies a requirement."""

@@ -1,0 +1,1 @@
+"""shoal.gossip: SWIM membership as a sans-IO core."""

@@ -1,0 +1,1 @@
+"""shoal.placement: which nodes suit, best first, and why not the others."""
