@@ -1,0 +1,168 @@
+"""The state directory: what a node must remember across restarts, each file written atomically.
+
+Files: `identity.json` (node id, generation, machine id; locked while the agent runs), and one file per thing the
+agent saves by name (`peers`, `labels`, `schedule`). Every file is one JSON object `{"sum": hex, "value": ...}`;
+a file that does not parse or whose sum differs is set aside as `NAME.damaged` and reported, never trusted and
+never fatal: the node starts at worst without it.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from ..gossip.member import Identity
+from .errors import StateInUse, StateUnusable
+
+IDENTITY = "identity"
+# The type's maximum is 2^63 - 1: at the cap a new node id starts over (MEMBERSHIP.md section 3).
+GENERATION_CAP = 2**63 - 1
+
+
+@attrs.frozen
+class Remembered:
+    """What `identity.json` holds. `machine` tells a copied directory from our own."""
+
+    node_id: bytes
+    generation: int
+    machine: str
+
+
+class StateDirectory:
+    """One agent's memory on disk. Holds the lock from construction to `close`.
+
+    `warnings` collects what was damaged or replaced, for the log: `(event, fields)`.
+
+    Raises:
+        StateInUse: another agent runs on this directory.
+        StateUnusable: it cannot be made, locked or written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.warnings: list[tuple[str, dict[str, str]]] = []
+        try:
+            path.mkdir(mode=0o750, parents=True, exist_ok=True)
+            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        except OSError as error:
+            raise StateUnusable(str(path), error.strerror or str(error)) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            if isinstance(error, BlockingIOError):
+                raise StateInUse(str(path)) from error
+            raise StateUnusable(str(path), error.strerror or str(error)) from error
+
+    def load(self, name: str) -> Any | None:
+        """The value saved under `name`, or None when there is none or it is damaged (then it is set aside)."""
+        file = self.path / f"{name}.json"
+        try:
+            raw = file.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self.warnings.append(("state.unreadable", {"file": str(file), "error": str(error)}))
+            return None
+        try:
+            document = json.loads(raw)
+            if document["sum"] == _sum(document["value"]):
+                return document["value"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            pass
+        aside = file.with_suffix(".damaged")
+        with contextlib.suppress(OSError):
+            file.replace(aside)
+        self.warnings.append(("state.damaged", {"file": str(file), "set_aside": str(aside)}))
+        return None
+
+    def save(self, name: str, value: Any) -> None:
+        """Replace what is saved under `name`: on return it is on disk, and a crash leaves the old or the new, whole.
+
+        Raises:
+            StateUnusable: the disk refused.
+        """
+        file = self.path / f"{name}.json"
+        draft = self.path / f".{name}.draft"
+        try:
+            with draft.open("w", encoding="utf-8") as out:
+                json.dump({"sum": _sum(value), "value": value}, out)
+                out.flush()
+                os.fsync(out.fileno())
+            draft.replace(file)
+            _sync_directory(self.path)
+        except OSError as error:
+            raise StateUnusable(str(file), error.strerror or str(error)) from error
+
+    def close(self) -> None:
+        os.close(self._lock)
+
+
+def take_identity(state: StateDirectory | None, unix_ms: int) -> Identity:
+    """The identity to start with: the stored node id in a new generation, already on disk.
+
+    A missing or damaged file, a directory copied from another machine, or a generation at its cap make a new node id.
+    """
+    stored = _stored_identity(state)
+    machine = machine_id()
+    if stored is not None and stored.machine != machine:
+        if state is not None:
+            state.warnings.append(("state.copied", {"from_machine": stored.machine, "old_node": stored.node_id.hex()}))
+        stored = None
+    if stored is None or stored.generation >= GENERATION_CAP:
+        stored = Remembered(node_id=secrets.token_bytes(16), generation=0, machine=machine)
+    identity = Identity(
+        node_id=stored.node_id,
+        generation=max(stored.generation + 1, min(unix_ms, GENERATION_CAP)),
+        boot_id=secrets.token_bytes(8),
+    )
+    save_identity(state, identity)
+    return identity
+
+
+def save_identity(state: StateDirectory | None, identity: Identity) -> None:
+    """Put `identity` on disk; without a state directory it lives in memory only."""
+    if state is not None:
+        value = {"node_id": identity.node_id.hex(), "generation": identity.generation, "machine": machine_id()}
+        state.save(IDENTITY, value)
+
+
+def machine_id() -> str:
+    """The operating system's own id of this installation, "" where it has none (then copies go unnoticed)."""
+    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            return Path(path).read_text(encoding="ascii").strip()
+    return ""
+
+
+def _stored_identity(state: StateDirectory | None) -> Remembered | None:
+    value = state.load(IDENTITY) if state is not None else None
+    if value is None:
+        return None
+    try:
+        node_id = bytes.fromhex(value["node_id"])
+        generation, machine = value["generation"], value["machine"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    if len(node_id) != 16 or type(generation) is not int or not 0 <= generation <= GENERATION_CAP:
+        return None
+    return Remembered(node_id=node_id, generation=generation, machine=str(machine))
+
+
+def _sum(value: Any) -> str:
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.blake2b(canonical, digest_size=8).hexdigest()
+
+
+def _sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,109 @@
+"""TCP beside the UDP socket: one request frame, one reply frame, within a deadline. The gossip core decides what they say."""
+
+import socket
+import struct
+from collections.abc import Callable
+
+import trio
+
+from .udp import Address, canonical
+
+_LENGTH = struct.Struct("<I")
+# A sync of 10 000 members with 60-label records is about 6 MiB; more than four times that is no sync of ours.
+FRAME_BYTES = 32 << 20
+# A client gets this long to say and hear everything: a slow reader must not hold a place.
+SERVE_SECONDS = 10.0
+# A join storm is answered with `busy` by the core; past this many open connections new ones are closed at once.
+SERVED_AT_ONCE = 64
+# Bytes are asked for in pieces of this size, so that a claimed length allocates nothing.
+PIECE = 1 << 16
+
+
+class FrameRefused(Exception):
+    """The other side sent no whole frame within the limits; the connection is of no further use."""
+
+
+async def ask(to: Address, payload: bytes, within: float) -> bytes | ConnectionRefusedError | TimeoutError:
+    """Send `payload` to `to` and read the reply. A refusal and everything else that went wrong are told apart as values:
+    only a refusal proves that the machine is up and the agent is not."""
+    with trio.move_on_after(within):
+        try:
+            stream = await _connect(to)
+        except ConnectionRefusedError as error:
+            return error
+        except OSError as error:
+            return TimeoutError(str(error))
+        async with stream:
+            try:
+                await _send(stream, payload)
+                return await _receive(stream)
+            except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, FrameRefused) as error:
+                return TimeoutError(str(error))
+    return TimeoutError(f"no reply within {within:.1f} s")
+
+
+class StreamServer:
+    """Accepts connections and answers each with what `serve(payload, source)` returns; None closes without a word."""
+
+    def __init__(self, sock: socket.socket, serve: Callable[[bytes, Address], bytes | None]) -> None:
+        self._listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+        self._serve = serve
+        self._open = 0
+
+    async def run(self) -> None:
+        await trio.serve_listeners(self._one, [self._listener])
+
+    async def _one(self, stream: trio.SocketStream) -> None:
+        if self._open >= SERVED_AT_ONCE:
+            await trio.aclose_forcefully(stream)
+            return
+        self._open += 1
+        try:
+            with trio.move_on_after(SERVE_SECONDS):
+                source = canonical(stream.socket.getpeername())
+                reply = self._serve(await _receive(stream), source)
+                if reply is not None:
+                    await _send(stream, reply)
+                    await _until_closed(stream)
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, FrameRefused):
+            pass  # the peer left or spoke something else; the core counts what it could read
+        finally:
+            self._open -= 1
+            await trio.aclose_forcefully(stream)
+
+
+async def _connect(to: Address) -> trio.SocketStream:
+    family = socket.AF_INET6 if ":" in to[0] else socket.AF_INET
+    sock = trio.socket.socket(family, socket.SOCK_STREAM)
+    try:
+        await sock.connect(to)
+    except BaseException:
+        sock.close()
+        raise
+    return trio.SocketStream(sock)
+
+
+async def _send(stream: trio.SocketStream, payload: bytes) -> None:
+    await stream.send_all(_LENGTH.pack(len(payload)) + payload)
+
+
+async def _receive(stream: trio.SocketStream) -> bytes:
+    (length,) = _LENGTH.unpack(await _exactly(stream, _LENGTH.size))
+    if length > FRAME_BYTES:
+        raise FrameRefused(f"a frame of {length} bytes, more than {FRAME_BYTES}")
+    return await _exactly(stream, length)
+
+
+async def _exactly(stream: trio.SocketStream, count: int) -> bytes:
+    buffer = bytearray()
+    while len(buffer) < count:
+        piece = await stream.receive_some(min(PIECE, count - len(buffer)))
+        if not piece:
+            raise FrameRefused(f"the connection ended after {len(buffer)} of {count} bytes")
+        buffer += piece
+    return bytes(buffer)
+
+
+async def _until_closed(stream: trio.SocketStream) -> None:
+    """Let the asker close first: its side then holds the TIME_WAIT, and a reply in flight is not cut off by a reset."""
+    await stream.receive_some(1)
