@@ -1,1 +1,58 @@
-"""shoal.gossip: SWIM membership as a sans-IO core."""
+"""shoal.gossip: SWIM membership as a sans-IO core. Start reading at `member`, `precedence`, `effects`, `node`."""
+
+from .effects import (
+    Ask,
+    Change,
+    Changed,
+    Conflict,
+    Effect,
+    Isolation,
+    Left,
+    Note,
+    Outcome,
+    Persist,
+    Refused,
+    ResolveSeeds,
+    Send,
+    TimedOut,
+    Token,
+    Wake,
+)
+from .errors import GossipError, KeyRefused, SectionTooLarge, SettingsRefused, UnknownNode, WireError
+from .member import Address, Identity, Member, Rank, Section, SectionKind, State
+from .settings import Settings
+from .vitals import Vitals
+
+__all__ = [
+    "Address",
+    "Ask",
+    "Change",
+    "Changed",
+    "Conflict",
+    "Effect",
+    "GossipError",
+    "Identity",
+    "Isolation",
+    "KeyRefused",
+    "Left",
+    "Member",
+    "Note",
+    "Outcome",
+    "Persist",
+    "Rank",
+    "Refused",
+    "ResolveSeeds",
+    "Section",
+    "SectionKind",
+    "SectionTooLarge",
+    "Send",
+    "Settings",
+    "SettingsRefused",
+    "State",
+    "TimedOut",
+    "Token",
+    "UnknownNode",
+    "Vitals",
+    "Wake",
+    "WireError",
+]
