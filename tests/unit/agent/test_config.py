@@ -51,12 +51,8 @@ def test_flag_beats_environment_beats_later_file_beats_file_beats_default(write)
     assert config.gossip.cluster == "b"
     assert config.gossip.advertise == ("10.0.0.3", 7931)
     assert config.log.level == "warning"
-    assert [
-        config.origin(path).where.replace(directory + "/", "") for path in ("gossip.profile", "gossip.cluster")
-    ] == [
-        "shoal.toml:2",
-        "conf.d/50-site.toml:2",
-    ]
+    assert config.origin("gossip.profile").where == f"{directory}/shoal.toml:2"
+    assert config.origin("gossip.cluster").where == f"{directory}/conf.d/50-site.toml:2"
     assert config.origin("gossip.advertise").where == "SHOAL_GOSSIP_ADVERTISE"
     assert (config.origin("log.level").source, config.origin("log.level").where) == ("flag", "--level")
     assert config.origin("log.format").source == "default"
@@ -171,7 +167,6 @@ def test_rows_show_every_setting_with_its_origin(write):
         (("a", "c", "d"), 3),
         (("a", "x y"), 4),
         (("e", "f"), 6),
-        (("e",), 6),
         (("z", "z"), None),
         (("a", "none"), 1),
     ],
