@@ -10,6 +10,7 @@ import enum
 
 import attrs
 
+from ..capabilities.record import NodeCapabilities
 from . import memory
 from .nodes import NodeRecord, NodeState, ResidentModel, Schedulable
 
@@ -98,6 +99,24 @@ def _computed(node: NodeFacts, free_mb: int) -> int:
     return memory.allocatable(total, free_mb, node.reserved_mb, node.system_reserve_mb)
 
 
+@attrs.frozen(cache_hash=True)
+class MadeOf:
+    """What a node is made of as far as scores of tasks read it: equal for equal machines, whatever their load."""
+
+    gpus: tuple[Gpu, ...] = ()
+    memory_topology: str = ""
+    memory_class: int = 0
+    storage_class: str = ""
+    turboquant: TurboQuant | None = None
+
+
+def _made_of(node: NodeFacts) -> MadeOf:
+    have = node.resources
+    if have is None:
+        return MadeOf(turboquant=node.turboquant)
+    return MadeOf(have.gpus, have.memory_topology, have.memory_class, have.storage_class, node.turboquant)
+
+
 def _lower_tools(node: NodeFacts) -> frozenset[str]:
     return frozenset(tool.lower() for tool in node.tools)
 
@@ -135,12 +154,17 @@ class NodeFacts:
     """MiB that can still be promised: rank key 1."""
     allocatable_at_best_mb: int = attrs.field(init=False, default=attrs.Factory(_allocatable_at_best, takes_self=True))
     """The same for the filter: where free memory is unknown, all of it counts as free."""
+    made_of: MadeOf = attrs.field(init=False, eq=False, repr=False, default=attrs.Factory(_made_of, takes_self=True))
     lower_tools: frozenset[str] = attrs.field(init=False, default=attrs.Factory(_lower_tools, takes_self=True))
 
     @property
     def key(self) -> str:
         """What state is keyed by: the node id, or the name for facts that were built without one."""
         return self.node_id or self.name
+
+    @property
+    def capabilities(self) -> NodeCapabilities | None:
+        return None if self.record is None else self.record.capabilities
 
     @property
     def free_mb(self) -> int:

@@ -1,0 +1,181 @@
+"""The order of nodes for a task: a list of named keys, the first that differs decides.
+
+`RankPolicy.exact` is the documented order; `banded` puts the fit score first. A key is a function of a node that
+gives a comparable value, smaller is better; together they are a total order that does not depend on the input order.
+
+Unlike the original, an observation with an unknown peak comes after one with a known peak: skipping the comparison
+is not transitive, so the order depended on the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import attrs
+
+from .backends import backend_rank, resident, warmth
+from .chance import mixed, node_word
+from .facts import NodeFacts
+from .gpu import gpu_score
+from .headroom import headroom, reserved_by_all
+from .nodes import tier_of
+from .score import Scorer
+from .state import Situation
+
+KeyFunction = Callable[[NodeFacts], int | float | str]
+
+_PRESSURE = {"none": 0, "low": 1, "medium": 2, "high": 3}
+_UNKNOWN_PRESSURE = 4
+_UNKNOWN_PEAK = 1 << 62
+
+
+@attrs.frozen
+class RankKey:
+    """One key of the order: smaller is better."""
+
+    name: str
+    of: KeyFunction
+
+
+class Ranking:
+    """The keys of one situation and set of candidates, and the fit score that goes with them."""
+
+    __slots__ = ("_reserved", "candidates", "keys", "scorer", "situation")
+
+    def __init__(self, candidates: Sequence[NodeFacts], situation: Situation) -> None:
+        self.candidates = candidates
+        self.situation = situation
+        self.scorer = Scorer(situation, situation.policy.score)
+        self._reserved: int | None = None
+        self.keys = self._keys()
+
+    @property
+    def reserved_total_mb(self) -> int:
+        """MiB reserved on the candidates together; summed when a key first needs it."""
+        if self._reserved is None:
+            self._reserved = reserved_by_all(self.candidates)
+        return self._reserved
+
+    def headroom(self, node: NodeFacts) -> int:
+        return headroom(node, self.situation.task, self.reserved_total_mb)
+
+    def sorted(self) -> list[NodeFacts]:
+        """All candidates, best first."""
+        functions = [key.of for key in self.keys]
+        return sorted(self.candidates, key=lambda node: [function(node) for function in functions])
+
+    def best(self, among: Sequence[NodeFacts] | None = None) -> NodeFacts | None:
+        """The first of `sorted`, without the sort: each key only looks at the nodes that tie on those before it."""
+        left = self.candidates if among is None else among
+        for key in self.keys:
+            if len(left) <= 1:
+                break
+            function = key.of
+            values = [function(node) for node in left]
+            least = min(values)  # pyright: ignore[reportArgumentType] - one key gives one type
+            left = [node for node, value in zip(left, values, strict=True) if value == least]
+        return left[0] if left else None
+
+    def deciding_key(self, better: NodeFacts, worse: NodeFacts) -> str:
+        """The name of the first key in which the two differ; empty when none does."""
+        return next((key.name for key in self.keys if key.of(better) != key.of(worse)), "")
+
+    def _keys(self) -> tuple[RankKey, ...]:
+        policy = self.situation.policy.rank
+        keys = [RankKey("tier", self._tier)]
+        if self.situation.options.prefer:
+            keys.append(RankKey("prefer", self._prefer))
+        if policy.by_score:
+            keys.append(RankKey("fit_score", lambda node: -self.scorer.score(node)))
+        keys += self._documented(policy.band_mb)
+        if policy.by_score:
+            seed = self.situation.options.seed
+            keys.append(RankKey("hash", lambda node: mixed(seed, node_word(node.key))))
+        else:
+            keys.append(RankKey("name", lambda node: node.name))
+        return (*keys, RankKey("node_id", lambda node: node.node_id))
+
+    def _documented(self, band: int) -> list[RankKey]:
+        """Keys 1 to 9 of the contract, each with the name that an explanation gives it."""
+        task, now = self.situation.task, self.situation.now
+        runtime = task.wanted_runtime
+        keys = [RankKey("allocatable_ram", lambda node: -(node.allocatable_mb // band))]
+        if self.situation.observed:
+            keys += self._observations()
+        if runtime:
+            keys.append(RankKey("resident_models", lambda node: -resident(node, runtime)))
+        if task.preferred_backends:
+            keys.append(RankKey("backend", lambda node: -backend_rank(node, task)))
+        keys.append(RankKey("gpu", self._gpu))
+        keys.append(RankKey("headroom", lambda node: -(self.headroom(node) // band)))
+        if task.prefers_turboquant:
+            keys.append(RankKey("turboquant", _turboquant))
+        if task.wants_unified_memory:
+            keys.append(RankKey("unified_memory", _unified))
+        keys.append(RankKey("pressure", _pressure))
+        if runtime and self.situation.policy.rank.warmth:
+            keys.append(RankKey("warmth", lambda node: -warmth(node, runtime, now)))
+        keys.append(RankKey("reservation_ratio", _reservation_ratio))
+        keys.append(RankKey("reservation_share", self._reservation_share))
+        return keys
+
+    def _tier(self, node: NodeFacts) -> int:
+        return tier_of(node.state, node.vitals_at, self.situation.now)
+
+    def _prefer(self, node: NodeFacts) -> int:
+        record = node.capabilities
+        wishes = self.situation.options.prefer
+        return -sum(wish.weight for wish in wishes if wish.requirement.satisfied_by(record))
+
+    def _gpu(self, node: NodeFacts) -> int:
+        return -gpu_score(node.made_of.gpus, self.situation.task.lower_backends)
+
+    def _reservation_share(self, node: NodeFacts) -> float:
+        return node.reserved_mb / self.reserved_total_mb if node.reserved_mb > 0 else 0.0
+
+    def _observations(self) -> list[RankKey]:
+        """Present, successful, low peaks, fast, often seen: in this order."""
+        seen = self.situation.observation
+
+        def key(name: str, value: Callable[..., int], absent: int) -> RankKey:
+            def of(node: NodeFacts) -> int:
+                observation = seen(node)
+                return absent if observation is None else value(observation)
+
+            return RankKey(f"observation_{name}", of)
+
+        return [
+            key("present", lambda _: 0, 1),
+            key("success", lambda run: 0 if run.success else 1, 1),
+            key("peak_ram", lambda run: run.peak_ram_mb or _UNKNOWN_PEAK, 0),
+            key("peak_vram", lambda run: run.peak_vram_mb or _UNKNOWN_PEAK, 0),
+            key("wall", lambda run: run.wall_ms, 0),
+            key("samples", lambda run: -run.samples, 0),
+        ]
+
+
+def rank_candidates(candidates: Iterable[NodeFacts], situation: Situation) -> tuple[NodeFacts, ...]:
+    """The nodes best first. They need not be eligible: an order exists for any nodes."""
+    return tuple(Ranking(tuple(candidates), situation).sorted())
+
+
+def _turboquant(node: NodeFacts) -> int:
+    return -2 if node.turboquant_verified else -int(node.turboquant_supported)
+
+
+def _unified(node: NodeFacts) -> int:
+    if node.resources is None or not node.unified_memory:
+        return 0
+    return -(1 + max(0, node.resources.memory_class) + int(node.turboquant_verified))
+
+
+def _pressure(node: NodeFacts) -> int:
+    if node.resources is None:
+        return _PRESSURE["high"]
+    return _PRESSURE.get(node.resources.pressure.lower(), _UNKNOWN_PRESSURE)
+
+
+def _reservation_ratio(node: NodeFacts) -> float:
+    """How much of what could be promised is; a node that can promise nothing counts as full."""
+    reservable = node.reservable_mb
+    return node.reserved_mb / reservable if reservable > 0 else 1.0
