@@ -67,13 +67,15 @@ Kind = ReasonKind
 class Reason:
     """One reason against one node: what was wanted and what is there, in the units of its kind.
 
-    `terms` are the failing terms of the capability requirement, for `constraint`.
+    `terms` are the failing terms of the capability requirement, for `constraint`. `beside` is a lesser reason that this
+    one stands for: the floor of free memory that is not met either when a memory request is not.
     """
 
     kind: ReasonKind
     wanted: object = None
     actual: object = None
     terms: tuple[FailingTerm, ...] = ()
+    beside: Reason | None = None
 
 
 @attrs.frozen
@@ -198,12 +200,13 @@ def _amounts(node: NodeFacts, situation: Situation) -> list[Reason]:
     """Memory: what the task asks for, else its floor; and what earlier runs peaked at."""
     task, available = situation.task, node.allocatable_at_best_mb
     reasons: list[Reason] = []
-    floor = min_free_ram_for_node(node, task) if task.min_free_ram_mb > 0 else 0
+    floor = min_free_ram_for_node(node, task)
     short = floor > 0 and (node.resources is None or available < floor)
+    below = Reason(Kind.MIN_FREE_RAM, floor, available) if short else None
     if 0 < task.memory_request_mb and available < task.memory_request_mb:
-        reasons.append(Reason(Kind.MEMORY_REQUEST, task.memory_request_mb, available))
-    elif short:
-        reasons.append(Reason(Kind.MIN_FREE_RAM, floor, available))
+        reasons.append(Reason(Kind.MEMORY_REQUEST, task.memory_request_mb, available, beside=below))
+    elif below is not None:
+        reasons.append(below)
     if situation.observed and situation.policy.filter.empirical_peak:
         seen = situation.observation(node)
         if seen is not None and seen.peak_ram_mb > 0 and available < seen.peak_ram_mb:

@@ -59,14 +59,18 @@ class Ranking:
     def headroom(self, node: NodeFacts) -> int:
         return headroom(node, self.situation.task, self.reserved_total_mb)
 
-    def sorted(self) -> list[NodeFacts]:
-        """All candidates, best first."""
+    def sorted(self, among: Sequence[NodeFacts] | None = None) -> list[NodeFacts]:
+        """The candidates, or some of them, best first."""
         functions = [key.of for key in self.keys]
-        return sorted(self.candidates, key=lambda node: [function(node) for function in functions])
+        nodes = self.candidates if among is None else among
+        return sorted(nodes, key=lambda node: [function(node) for function in functions])
 
-    def best(self, among: Sequence[NodeFacts] | None = None) -> NodeFacts | None:
-        """The first of `sorted`, without the sort: each key only looks at the nodes that tie on those before it."""
-        left = self.candidates if among is None else among
+    def best(self, among: Sequence[NodeFacts]) -> NodeFacts:
+        """The first of `sorted`, without the sort: each key only looks at the nodes that tie on those before it.
+
+        `among` are some of the candidates, at least one.
+        """
+        left = among
         for key in self.keys:
             if len(left) <= 1:
                 break
@@ -74,11 +78,34 @@ class Ranking:
             values = [function(node) for node in left]
             least = min(values)  # pyright: ignore[reportArgumentType] - one key gives one type
             left = [node for node, value in zip(left, values, strict=True) if value == least]
-        return left[0] if left else None
+        return left[0]
+
+    def local_over(self, chosen: NodeFacts) -> NodeFacts:
+        """The deciding node, when the call prefers it and it is eligible and near enough to the chosen one."""
+        margin = self.situation.options.prefer_local
+        if margin is None or chosen.is_local:
+            return chosen
+        local = next((node for node in self.candidates if node.is_local), None)
+        if local is None or self._tier(local) > self._tier(chosen):
+            return chosen
+        return local if self.scorer.score(local) >= self.scorer.score(chosen) - margin else chosen
+
+    def sorted_with_local(self) -> list[NodeFacts]:
+        """`sorted`, with the deciding node moved to the front where `local_over` prefers it to the best."""
+        ordered = self.sorted()
+        if not ordered:
+            return ordered
+        first = self.local_over(ordered[0])
+        return [first, *(node for node in ordered if node is not first)]
 
     def deciding_key(self, better: NodeFacts, worse: NodeFacts) -> str:
         """The name of the first key in which the two differ; empty when none does."""
         return next((key.name for key in self.keys if key.of(better) != key.of(worse)), "")
+
+    def ran_better(self, node: NodeFacts, other: NodeFacts) -> bool:
+        """Whether earlier runs alone would put the node before the other."""
+        keys = self._observations() if self.situation.observed else ()
+        return [key.of(node) for key in keys] < [key.of(other) for key in keys]
 
     def _keys(self) -> tuple[RankKey, ...]:
         policy = self.situation.policy.rank

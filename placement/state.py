@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from .text import folded
 
 if TYPE_CHECKING:
     from ..capabilities.record import NodeCapabilities
+    from ..capabilities.requirement import PlacementRequirement
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 
@@ -38,6 +39,7 @@ class ClusterState:
 
 NO_STATE = ClusterState()
 
+Value = tuple[type, object]
 CapabilitiesOf = Callable[[str], "NodeCapabilities | None"]
 
 
@@ -51,12 +53,14 @@ class Situation:
     """
 
     __slots__ = (
+        "_capabilities_of",
         "apart_values",
         "avoided",
         "deciding",
         "now",
         "observed",
         "options",
+        "placed_values",
         "policy",
         "query",
         "state",
@@ -82,6 +86,8 @@ class Situation:
         self.query = query
         self.avoided = frozenset(options.avoid)
         self.apart_values = _apart_values(options, capabilities_of)
+        self.placed_values = _placed_values(options, capabilities_of)
+        self._capabilities_of = capabilities_of
         self.observed: Mapping[str, Observation] = {}
         self.deciding: Deciding | None = None
         if query:
@@ -92,6 +98,18 @@ class Situation:
             self.observed = state.observations.fresh_by_node(shape, then)
         if state.failures:
             self.deciding = state.failures.deciding(task.workload_class, then) or None
+
+    def instead(self, requirement: PlacementRequirement) -> Situation:
+        """The same call with another capability requirement."""
+        return Situation(
+            attrs.evolve(self.task, requirement=requirement),
+            self.state,
+            self.policy,
+            now=self.now,
+            options=self.options,
+            query=self.query,
+            capabilities_of=self._capabilities_of,
+        )
 
     def observation(self, node: NodeFacts) -> Observation | None:
         """The fresh observation of this task's scope on the node."""
@@ -107,6 +125,20 @@ def _apart_values(options: Options, capabilities_of: CapabilitiesOf | None) -> f
     wanted = options.anti_affinity
     if wanted is None or capabilities_of is None:
         return frozenset()
-    records = (capabilities_of(node) for node in wanted.apart_from)
-    values = (record.get(wanted.label) for record in records if record is not None)
-    return frozenset((wanted.label, type(value), value) for value in values if value is not None)
+    return frozenset((wanted.label, *value) for value in _values(wanted.apart_from, wanted.label, capabilities_of))
+
+
+def _placed_values(options: Options, capabilities_of: CapabilitiesOf | None) -> tuple[Value, ...]:
+    """Type and value of the spread label for each node that already holds one."""
+    wanted = options.spread
+    if wanted is None or capabilities_of is None:
+        return ()
+    return tuple(_values(wanted.placed, wanted.label, capabilities_of))
+
+
+def _values(nodes: Iterable[str], label: str, capabilities_of: CapabilitiesOf) -> Iterator[Value]:
+    for node in nodes:
+        record = capabilities_of(node)
+        value = None if record is None else record.get(label)
+        if value is not None:
+            yield type(value), value
