@@ -1,0 +1,12 @@
+"""All calls of the local API, put together from the modules that hold them."""
+
+from __future__ import annotations
+
+from . import calls_cluster, calls_labels, calls_nodes, calls_watch
+from .api import Api, Backend
+
+CALLS = (*calls_nodes.CALLS, *calls_watch.CALLS, *calls_labels.CALLS, *calls_cluster.CALLS)
+
+
+def api_for(backend: Backend) -> Api:
+    return Api(backend, CALLS)
