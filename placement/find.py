@@ -41,7 +41,7 @@ def find_suitable_nodes(
         if record.schedulable is Schedulable.YES
         and record.state in (NodeState.ALIVE, NodeState.SUSPECT)
         and record.tier(now) <= worst
-        and not requirement.check(record.capabilities)
+        and requirement.satisfied_by(record.capabilities)
     ]
     matching.sort(key=lambda record: (record.tier(now), *order_key(record)))
     return Found(nodes=tuple(matching[:limit]), matching=len(matching), isolated=view.isolated)
