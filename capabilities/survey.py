@@ -1,0 +1,135 @@
+"""A survey of this machine: all probes side by side, each with a deadline, joined into one record.
+
+`detect` and `check_health` take seconds on a machine with broken hardware: call them from a thread, never from an event
+loop. `sample_vitals` reads a few files and may be called there.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import attrs
+
+from .devices import MAX_GROUPS, DeviceGroup, group_devices
+from .errors import ValueRefused
+from .probes import cgroup, cpu, gpus, memory, nvidia, system, vitals
+from .probes.deadline import Outcome, Work, run_all
+from .probes.facades import Facades, system_facades
+from .probes.findings import DetectWarning, Findings
+from .probes.reader import CachedReader, Reader, SystemReader
+from .probes.sampler import Sampler
+from .record import NodeCapabilities
+from .values import CapValue, check_key
+
+Probe = Callable[[Reader, Facades], Findings]
+
+# Reading /proc and /sys takes milliseconds; a probe that has not ended by now is stuck in the kernel.
+PROBE_SECONDS = 5.0
+# Probes that wait for something else under deadlines of their own, and may use them up.
+SLOW_SECONDS: Mapping[str, float] = {"nvidia": nvidia.NVML_SECONDS + PROBE_SECONDS}
+
+PROBES: Mapping[str, Probe] = MappingProxyType(
+    {
+        "system": system.probe,
+        "cpu": cpu.probe,
+        "memory": memory.probe,
+        "cgroup": cgroup.probe,
+        "nvidia": nvidia.probe,
+        "vitals": vitals.probe,
+    }
+)
+
+# Warnings of one survey, over all probes: more are of no use to a reader.
+WARNINGS = 200
+
+
+@attrs.frozen(kw_only=True)
+class Detection:
+    """What a survey found: the record to publish, what changes, and what could not be read.
+
+    `sources` tells for each label, vital and engine fact where it came from; `seconds` how long each probe took.
+    """
+
+    record: NodeCapabilities
+    vitals: Mapping[str, CapValue]
+    warnings: tuple[DetectWarning, ...]
+    sources: Mapping[str, str]
+    engines: Mapping[str, CapValue]
+    seconds: Mapping[str, float]
+
+
+def detect(reader: Reader | None = None, facades: Facades | None = None) -> Detection:
+    """Survey this machine, or the one that `reader` and `facades` show. Never raises; blocks until all deadlines."""
+    files = CachedReader(reader or SystemReader())
+    machine = facades or system_facades()
+    works = {
+        name: Work(_bound(probe, files, machine), SLOW_SECONDS.get(name, PROBE_SECONDS))
+        for name, probe in PROBES.items()
+    }
+    return joined(run_all(works))
+
+
+def joined(outcomes: Mapping[str, Outcome[Findings]]) -> Detection:
+    """One detection from what the probes found, in the order of the probes: a later one overrides an earlier."""
+    parts: list[Findings] = []
+    for name, outcome in outcomes.items():
+        if outcome.answer is not None:
+            parts.append(outcome.answer)
+        else:
+            parts.append(Findings(name))
+            parts[-1].warn("probe", outcome.problem)
+    whole = Findings("gpus")
+    gpus.summarise(whole, [gpu for part in parts for gpu in part.gpus])
+    parts.insert(0, whole)
+    labels = _merged(parts, lambda part: part.labels)
+    labels.setdefault("arch", "unknown")
+    labels.setdefault("os", "unknown")
+    devices = group_devices(device for part in parts for device in part.devices)
+    if len(devices) > MAX_GROUPS:
+        whole.warn("devices", f"{len(devices)} different groups, only {MAX_GROUPS} are kept")
+    return Detection(
+        record=_record(labels, devices[:MAX_GROUPS], whole),
+        vitals=MappingProxyType(_merged(parts, lambda part: part.vitals)),
+        warnings=tuple(dict.fromkeys(warning for part in parts for warning in part.warnings))[:WARNINGS],
+        sources=MappingProxyType({key: source for part in parts for key, source in part.sources.items()}),
+        engines=MappingProxyType(_merged(parts, lambda part: part.engines)),
+        seconds=MappingProxyType({name: outcome.seconds for name, outcome in outcomes.items()}),
+    )
+
+
+_sampler: Sampler | None = None
+_sampler_lock = threading.Lock()
+
+
+def sample_vitals(reader: Reader | None = None, facades: Facades | None = None) -> dict[str, CapValue]:
+    """The vitals of now, for a few file reads; also `cpu_busy_permille`, from the second sample on.
+
+    Without arguments the sampler of this process is used, which remembers its file lists; with them a new one each
+    time: keep a `Sampler` to sample another machine repeatedly. Never raises.
+    """
+    global _sampler  # noqa: PLW0603 - one machine, one sampler
+    if reader is not None or facades is not None:
+        return Sampler(reader or SystemReader(), facades or system_facades()).sample()
+    with _sampler_lock:
+        if _sampler is None:
+            _sampler = Sampler(SystemReader(), system_facades())
+        return _sampler.sample()
+
+
+def _bound(probe: Probe, reader: Reader, facades: Facades) -> Callable[[], Findings]:
+    return lambda: probe(reader, facades)
+
+
+def _merged(parts: list[Findings], which: Callable[[Findings], Mapping[str, CapValue]]) -> dict[str, CapValue]:
+    return {key: value for part in parts for key, value in which(part).items()}
+
+
+def _record(labels: Mapping[str, CapValue], devices: tuple[DeviceGroup, ...], whole: Findings) -> NodeCapabilities:
+    """The record; a label whose key is none is left out with a warning (a hook or an odd file may name one)."""
+    kept: dict[str, CapValue] = {}
+    for key, value in labels.items():
+        try:
+            kept[check_key(key)] = value
+        except ValueRefused as refused:
+            whole.warn(key, refused)
+    return NodeCapabilities(labels=kept, devices=devices)
