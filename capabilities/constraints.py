@@ -290,9 +290,9 @@ def _check_where(term: "Constraint") -> "Term":
 
 
 def _same(field: object) -> str | None:
-    if field is not None and field not in DEVICE_FIELDS:
-        raise ValueRefused(path="same", wanted="one of " + ", ".join(DEVICE_FIELDS), got=field)
-    return field if type(field) is str else None
+    if field is None or (type(field) is str and field in DEVICE_FIELDS):
+        return field
+    raise ValueRefused(path="same", wanted="one of " + ", ".join(DEVICE_FIELDS), got=field)
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""Accelerators: groups of identical devices, their fields, and the scalar labels that sum them up.
+"""Accelerators: groups of identical devices, and the fields that a `Devices` term may ask for.
 
 A record holds only healthy, usable devices: what failed or was withdrawn is counted in labels (`gpu_failed_count`), not
 here. A field that is None is unknown.
@@ -13,7 +13,7 @@ import attrs
 
 from .errors import ValueRefused
 from .labels import Form, Label, Role
-from .values import CapValue, Kind, check_bool, check_int, check_str, fit_text
+from .values import CapValue, Kind, check_bool, check_int, check_str
 
 # Far above any machine; keeps sums of counts and a hostile record small.
 MAX_COUNT = 65_535
@@ -21,11 +21,6 @@ MAX_COUNT = 65_535
 MAX_GROUPS = 64
 
 KIND_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,31}")
-
-# Words of a driver's device name that say who made it, not what it is.
-_VENDOR_WORDS = frozenset({"nvidia", "amd", "ati", "intel", "apple", "corporation", "inc"})
-_TRADE_MARK = re.compile(r"\((?:r|tm|c)\)")
-_NOT_IN_SLUG = re.compile(r"[^a-z0-9]+")
 
 # The fields that a `Devices` term may ask for, as they are written: `gpu[vram_mb>=24GB, compute>=8.9]`.
 DEVICE_FIELDS: Mapping[str, Label] = MappingProxyType(
@@ -111,43 +106,3 @@ def group_devices(devices: Iterable[DeviceGroup]) -> tuple[DeviceGroup, ...]:
         counts[attrs.evolve(device, count=1)] += device.count
     groups = (attrs.evolve(identity, count=count) for identity, count in counts.items())
     return tuple(sorted(groups, key=_order))
-
-
-def model_slug(name: str) -> str:
-    """A driver's device name as a slug: `NVIDIA RTX A6000` is `rtx-a6000`; "" when nothing is left."""
-    words = _NOT_IN_SLUG.split(_TRADE_MARK.sub(" ", name.lower()))
-    return "-".join(word for word in words if word and word not in _VENDOR_WORDS)
-
-
-def gpu_scalars(groups: Iterable[DeviceGroup]) -> dict[str, CapValue]:
-    """The labels that sum up the GPUs for users of plain labels; what is unknown is left out.
-
-    `gpu_vram_mb` is of the smallest device and absent when any device's is unknown, so that `MinInt` on it holds for
-    every device. Devices that differ only in their NUMA node are homogeneous.
-    """
-    gpus = [group for group in groups if group.kind == "gpu"]
-    labels: dict[str, CapValue] = {"gpu_count": sum(group.count for group in gpus)}
-    if not gpus:
-        return labels
-    labels.update(_memory_scalars(gpus))
-    models = sorted({group.model for group in gpus if group.model})
-    if models:
-        labels["gpu_models"] = fit_text(",".join(models))
-    computes = [group.compute for group in gpus if group.compute is not None]
-    if computes:
-        labels["gpu_compute_capability"] = min(computes)
-    kinds = {attrs.evolve(group, count=1, numa=None) for group in gpus}
-    if len(kinds) > 1 or labels["gpu_count"] == 1 or all(group.model for group in gpus):
-        labels["gpu_homogeneous"] = len(kinds) == 1
-    return labels
-
-
-def _memory_scalars(gpus: list[DeviceGroup]) -> dict[str, CapValue]:
-    known = [(group.vram_mb, group.count) for group in gpus if group.vram_mb is not None]
-    labels: dict[str, CapValue] = {}
-    if known:
-        labels["gpu_vram_max_mb"] = max(size for size, _ in known)
-    if len(known) == len(gpus):
-        labels["gpu_vram_mb"] = min(size for size, _ in known)
-        labels["gpu_vram_total_mb"] = sum(size * count for size, count in known)
-    return labels

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_DEVICE_TERMS = 8
 # `same` on different fields makes the search exponential in theory. Real machines end within some tens of tests; past
 # this bound the answer is "does not fit", which never promises what is not there.
-MAX_TESTS = 4096
+MAX_TESTS = 1024
 
 
 def fits(terms: Sequence[Constraint], record: "NodeCapabilities") -> bool:

@@ -89,7 +89,7 @@ def _label_slips(term: Constraint, known: _Known) -> Iterator[RequirementWarning
     types = known.types.get(key)
     if types is None and (key in VITALS or key in ENGINES):
         text = f"{key} changes all the time: it is shown with a node, but is no label of its record"
-        yield RequirementWarning(slip=Slip.NOT_A_LABEL, key=key, text=text, nearest=nearest(key))
+        yield RequirementWarning(slip=Slip.NOT_A_LABEL, key=key, text=text)
     elif types is None and known.records:
         names = {*LABELS, *(name for record in known.records for name in record.labels)} - {key}
         text = f"no known node has {key}"

@@ -33,7 +33,7 @@ from .constraints import (
     NotEquals,
     OneOf,
 )
-from .devices import DEVICE_FIELDS
+from .devices import DEVICE_FIELDS, MAX_COUNT
 from .errors import RequirementError, RequirementSyntaxError, ValueRefused, shown
 from .labels import Form, nearest
 from .requirement import PlacementRequirement
@@ -45,7 +45,8 @@ from .values import CapValue
 MAX_TEXT = 1 << 20
 
 _SAME = re.compile(r"same[ \t\r\n]*\(")
-_COUNT = re.compile(r"[0-9]{1,6}")
+_COUNT = re.compile(r"[0-9]+")
+_COUNT_DIGITS = len(str(MAX_COUNT))
 _FUNCTIONS = {"has": HasLabel, "lacks": LacksLabel}
 
 
@@ -173,6 +174,8 @@ class _Parser(Scanner):
         found = _COUNT.match(self.text, self.at)
         if found is None:
             self.unexpected("a number of devices")
+        if len(found[0]) > _COUNT_DIGITS or not 1 <= int(found[0]) <= MAX_COUNT:
+            self.fail(f"a number of devices is from 1 to {MAX_COUNT}")
         self.at = found.end()
         return int(found[0])
 

@@ -94,9 +94,3 @@ def check_str(value: object, path: str = "value", wanted: str = "a Str") -> str:
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
         raise ValueRefused(path=path, wanted="a Str of valid Unicode", got=value)
     return value
-
-
-def fit_text(text: str) -> str:
-    """Any text as a legal Str: broken Unicode replaced, outer blanks dropped, cut at `STR_BYTES` (for probes)."""
-    encoded = text.strip().encode("utf-8", "replace")[:STR_BYTES]
-    return encoded.decode("utf-8", "ignore").strip()
