@@ -91,8 +91,9 @@ def _pack_group(group: DeviceGroup) -> list[object]:
 def _code(name: str, codes: dict[str, int]) -> Name:
     """The number of a kind or maker; one that only a newer version knows goes on as it came (see `_coded`)."""
     found = _CODE_NAME.fullmatch(name)
-    if found is not None and int(found[1]) not in codes.values():
-        return int(found[1])
+    number = int(found[1]) if found is not None else MAX_CODE + 1
+    if number <= MAX_CODE and number not in codes.values():
+        return number
     return codes.get(name, name)
 
 
