@@ -20,6 +20,7 @@ from .effects import (
 )
 from .errors import GossipError, KeyRefused, SectionTooLarge, SettingsRefused, UnknownNode, WireError
 from .member import Address, Identity, Member, Rank, Section, SectionKind, State
+from .node import Node
 from .settings import Settings
 from .vitals import Vitals
 
@@ -36,6 +37,7 @@ __all__ = [
     "KeyRefused",
     "Left",
     "Member",
+    "Node",
     "Note",
     "Outcome",
     "Persist",

@@ -11,8 +11,8 @@ import attrs
 from .member import Address, Identity
 
 
-class Timer(enum.Enum):
-    """What a token was made for."""
+class Purpose(enum.Enum):
+    """What a token was made for: a timer, a stream, or both."""
 
     PROBE = "probe"
     DIRECT = "direct deadline"
@@ -23,16 +23,18 @@ class Timer(enum.Enum):
     GOSSIP = "gossip tick"
     JOIN = "join"
     SYNC = "sync"
+    EXTRA = "extra sync"
+    PUSH = "push"
     PULL = "pull"
+    SELF = "self check"
     LEAVE = "leave"
-    VITALS = "vitals"
 
 
 class Token(NamedTuple):
     """Names what a timer or a stream was for, so that a late one is recognised. Opaque to the shell."""
 
-    timer: Timer
-    key: bytes | int = 0
+    purpose: Purpose
+    key: bytes = b""
     number: int = 0
 
 

@@ -1,0 +1,122 @@
+"""The state that the parts of a node share, and the few acts that all of them need.
+
+One `Core` per `Node`. Parts (`spread`, `liveness`, `selfrules`, `probe`, `sections`, `sync`, `join`) are built over it
+and append effects to it; `Node` hands them out at the end of each input.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+from . import wire
+from .effects import Change, Changed, Effect, Note, Purpose, Send, Token, Wake
+from .frames import Frames
+from .health import Health
+from .member import Address, Claim, Identity, Rank, SectionKind, State
+from .messages import Flag, Row, Speaker, Summary
+from .settings import Settings
+from .suspicion import spread_time
+from .table import Entry, Table
+
+# A table that gained a member this recently is compared at every packet: starts of many nodes fill their holes by it.
+YOUNG_SECONDS = 10.0
+# Quiet means unchanged for this many spread times: longer than news is on its way.
+QUIET_SPREADS = 2
+_NO_RECORD = (0, bytes(8))
+_REQUEST_BITS = 64
+
+
+class Core:
+    """What a node knows, and its outbox."""
+
+    def __init__(
+        self, identity: Identity, settings: Settings, chance: Random, frames: Frames, advertise: Address
+    ) -> None:
+        self.identity = identity
+        self.settings = settings
+        self.chance = chance
+        self.frames = frames
+        self.table = Table(settings.reap_after)
+        self.health = Health()
+        self.counters: Counter[str] = Counter()
+        self.leaving = False
+        self.paused = False
+        """Whether gossip waits until a doubt about our identity is settled."""
+        self._out: list[Effect] = []
+        self._bucket = chance.randrange(64)
+        claim = Claim(identity.node_id, identity.generation, 0, Rank.ALIVE, advertise)
+        self.me = Entry(Row(claim), State.ALIVE, 0.0)
+        self.table.add(self.me, 0.0)
+
+    def start(self, now: float) -> None:
+        """Set what the constructor could not know: it has no clock."""
+        self.me.shown_at = self.me.since = now
+        self.table.changed_at = now
+
+    @property
+    def speaker(self) -> Speaker:
+        claim = self.me.row.claim
+        return Speaker(claim.node_id, claim.generation, claim.incarnation)
+
+    @property
+    def address(self) -> Address:
+        """Our own, as others reach it."""
+        claimed = self.me.row.claim.address
+        assert claimed is not None  # noqa: S101 - set by the constructor and never removed
+        return claimed
+
+    def taken(self) -> list[Effect]:
+        """Everything the last input asked for, in order."""
+        out, self._out = self._out, []
+        return out
+
+    def emit(self, effect: Effect) -> None:
+        self._out.append(effect)
+
+    def send(self, payload: bytes, to: Address) -> None:
+        self._out.append(Send(self.frames.wrap(payload), to))
+
+    def wake(self, purpose: Purpose, after: float, key: bytes = b"", number: int = 0) -> None:
+        self._out.append(Wake(Token(purpose, key, number), max(after, 0.0)))
+
+    def changed(self, node_id: bytes, what: Change, section: int | None = None) -> None:
+        self._out.append(Changed(node_id, what, section))
+
+    def note(self, event: str, **fields: str | float) -> None:
+        self._out.append(Note(event, fields))
+
+    def count(self, what: str) -> None:
+        self.counters[what] += 1
+
+    def request_id(self) -> int:
+        """Unpredictable as far as `chance` is: an answer to it proves that its sender got our packet."""
+        return self.chance.getrandbits(_REQUEST_BITS)
+
+    def quiet_seconds(self) -> float:
+        return QUIET_SPREADS * spread_time(self.settings, self.table.size)
+
+    def young(self, now: float) -> bool:
+        return now - self.table.grown_at < YOUNG_SECONDS
+
+    def opening(self, kind: int, request: int, now: float) -> bytes:
+        """The start of a ping or an ack, with the hashes of this moment and the next bucket in turn."""
+        table = self.table
+        bucket = self._bucket = (self._bucket + 1) % len(table.buckets)
+        quiet = self.quiet_seconds()
+        flags = 0
+        if now - table.changed_at >= quiet:
+            flags |= Flag.QUIET_TABLE
+        if now - table.bucket_changed_at[bucket] >= quiet:
+            flags |= Flag.QUIET_BUCKET
+        if now - table.grown_at < YOUNG_SECONDS:
+            flags |= Flag.YOUNG
+        if self.me.vitals is not None:
+            flags |= Flag.VITALS
+        version, digest = self._record()
+        summary = Summary(version, digest, table.hash, bucket, table.buckets[bucket])
+        return wire.opening(kind, request, self.speaker, flags, summary)
+
+    def _record(self) -> tuple[int, bytes]:
+        held = self.me.sections.get(SectionKind.RECORD)
+        return _NO_RECORD if held is None else (held.version, held.digest)

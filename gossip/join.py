@@ -1,0 +1,164 @@
+"""Joining: every seed is asked for a sync, resolved again at each try, with a jittered back-off, for ever.
+
+A busy seed names members to ask instead. Addresses remembered from an earlier run are asked like seeds, so that a
+whole cluster that went down comes up again without any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from . import wire
+from .core import Core
+from .effects import Ask, Outcome, Purpose, ResolveSeeds, Token
+from .errors import WireError
+from .member import Address
+from .messages import Busy, Synced
+from .probe import Prober
+from .sections import Sections
+from .spread import Spread
+from .sync import Syncer
+
+_AT_ONCE = 3  # seeds asked in parallel
+_MOST_REMEMBERED = 3  # remembered addresses of one try
+_ASK_SECONDS = 5.0
+_BUSY_PAUSE = (0.05, 0.15)
+_FIRST_PAUSE = 0.5  # doubles at each vain try, up to the retry interval
+
+
+class Joiner:
+    """Finds the cluster and stays in touch with its seeds."""
+
+    def __init__(self, core: Core, spread: Spread, syncer: Syncer, sections: Sections, prober: Prober) -> None:
+        self._core = core
+        self._spread = spread
+        self._syncer = syncer
+        self._sections = sections
+        self._prober = prober
+        self.remembered: list[Address] = []
+        self.seeds: list[Address] = []
+        self.joined = False
+        self._asked: dict[int, tuple[Address, int]] = {}
+        self._waiting: list[Address] = []
+        self._number = 0
+        self._tries = 0
+        self._retry_armed = False
+        self._healing = False
+
+    def join(self) -> None:
+        """Ask all seeds, whether joined or not."""
+        self._healing = False
+        self._sections.held_back = not self.joined
+        self._core.emit(ResolveSeeds())
+
+    def resolved(self, addresses: Iterable[Address], now: float) -> None:
+        """The seeds' addresses at this moment."""
+        core = self._core
+        found = list(dict.fromkeys(addresses))
+        self.seeds = [address for address in found if address != core.address]
+        if self._healing:
+            self._healing = False
+            unreached = self.unreached()
+            if unreached:
+                self._prober.ping_address(core.chance.choice(unreached), now)
+            return
+        if found and not self.seeds:
+            self.met()
+        self._waiting = core.chance.sample(self.seeds, len(self.seeds))
+        if not self.joined:
+            known = [address for address in self.remembered if address not in found]
+            self._waiting += core.chance.sample(known, min(_MOST_REMEMBERED, len(known)))
+        self._ask_next()
+
+    def unreached(self) -> list[Address]:
+        """Seeds at whose address no live member is known."""
+        there = {entry.claim.address for entry in self._core.table if entry.live}
+        return [address for address in self.seeds if address not in there]
+
+    def heal_seed(self) -> None:
+        """Look up the seeds again and ping one that was not reached."""
+        self._healing = True
+        self._core.emit(ResolveSeeds())
+
+    def met(self) -> None:
+        """We are part of something: a sync went through, in either direction, or we are the only seed."""
+        self.joined = True
+        self._tries = 0
+        self._sections.held_back = False
+
+    def retry(self, number: int) -> None:
+        """A pause is over."""
+        if number != self._number:
+            self._ask_next()
+        elif self._retry_armed:
+            self._retry_armed = False
+            if not self.joined:
+                self._core.emit(ResolveSeeds())
+
+    def _ask_next(self) -> None:
+        while self._waiting and len(self._asked) < _AT_ONCE:
+            address = self._waiting.pop(0)
+            if address != self._core.address and not self._is_member(address):
+                self._ask(address, 0)
+        if not self._asked and not self._waiting and not self.joined and not self._retry_armed:
+            self._tries += 1
+            pause = min(self._core.settings.retry_interval, _FIRST_PAUSE * 2 ** min(self._tries, 16))
+            self._number += 1
+            self._retry_armed = True
+            self._core.wake(Purpose.JOIN, pause * (0.5 + self._core.chance.random()), number=self._number)
+
+    def _is_member(self, address: Address) -> bool:
+        return any(entry.claim.address == address and entry.live for entry in self._core.table)
+
+    def _ask(self, address: Address, cursor: int) -> None:
+        self._number += 1
+        self._asked[self._number] = (address, cursor)
+        frame = self._syncer.request(joining=not self._core.table.live, cursor=cursor)
+        self._core.emit(Ask(Token(Purpose.JOIN, number=self._number), address, frame, _ASK_SECONDS))
+
+    def answered(self, number: int, outcome: Outcome, now: float) -> None:
+        """A seed's reply."""
+        asked = self._asked.pop(number, None)
+        if asked is None:
+            return
+        address, cursor = asked
+        reply = self._decoded(outcome)
+        if isinstance(reply, Synced):
+            self._take(reply, address, cursor, now)
+        elif isinstance(reply, Busy):
+            self._redirect(reply)
+        self._ask_next()
+
+    def _decoded(self, outcome: Outcome) -> Synced | Busy | None:
+        if not isinstance(outcome, bytes):
+            return None
+        try:
+            reply = wire.decode(self._core.frames.unwrap(outcome))
+        except WireError:
+            self._core.count("replies refused")
+            return None
+        return reply if isinstance(reply, Synced | Busy) else None
+
+    def _take(self, reply: Synced, address: Address, cursor: int, now: float) -> None:
+        # What a first join teaches is known to all the others: it is not news to pass on.
+        self._spread.muted = not self.joined
+        self._syncer.absorb(reply, cursor, now)
+        self._spread.muted = False
+        if reply.items.cursor:
+            self._ask(address, reply.items.cursor)
+            return
+        first = not self.joined
+        self.met()
+        if first:
+            core = self._core
+            self._spread.row(core.me.node_id, now, first=True)
+            self._spread.burst(core.settings.fanout, now)
+            core.wake(Purpose.EXTRA, core.settings.extra_sync_after * (0.8 + 0.4 * core.chance.random()))
+
+    def _redirect(self, reply: Busy) -> None:
+        """Ask one of the members that it named, after a moment and without back-off."""
+        core = self._core
+        offered = [row.claim.address for row in reply.items.rows if row.claim.address is not None]
+        self._waiting.insert(0, core.chance.choice(offered or self.seeds))
+        low, high = _BUSY_PAUSE
+        core.wake(Purpose.JOIN, low + (high - low) * core.chance.random(), number=-1)

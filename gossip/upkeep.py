@@ -1,0 +1,60 @@
+"""What is done once an interval: the next probe, the judgement of silence, healing, and the reaping of the dead."""
+
+from __future__ import annotations
+
+from .core import Core
+from .effects import Isolation, Purpose
+from .join import Joiner
+from .liveness import Liveness
+from .member import State
+from .probe import Prober
+from .suspicion import shortest
+from .table import NEVER
+
+_REAP_PAUSE = 60.0  # seconds between looks at the tombstones
+
+
+class Upkeep:
+    """The periodic part of a node: one timer for all of it."""
+
+    def __init__(self, core: Core, liveness: Liveness, prober: Prober, joiner: Joiner) -> None:
+        self._core = core
+        self._liveness = liveness
+        self._prober = prober
+        self._joiner = joiner
+        self._heal_at = NEVER
+        self._reaped_at = NEVER
+
+    def tick(self, now: float) -> None:
+        core = self._core
+        if core.leaving:
+            return
+        core.wake(Purpose.PROBE, core.settings.probe_interval * core.health.stretch)
+        if core.health.listen(now, shortest(core.settings, core.table.size)):
+            core.emit(Isolation(isolated=True))
+        if not core.paused:
+            self._prober.tick(now)
+        if now >= self._heal_at:
+            self._heal(now)
+        if now - self._reaped_at >= _REAP_PAUSE:
+            self._reaped_at = now
+            self._liveness.reap(now)
+
+    def _heal(self, now: float) -> None:
+        """Now and then one dead member or unreached seed is pinged, for ever: partitions end."""
+        core = self._core
+        first = self._heal_at == NEVER
+        self._heal_at = now + core.settings.retry_interval * (0.8 + 0.4 * core.chance.random())
+        if first:
+            return
+        entries = [core.table.get(node_id) for node_id in core.table.gone]
+        dead = [entry for entry in entries if entry is not None and entry.shown is State.DEAD and not entry.reaped]
+        seeds = len(self._joiner.unreached()) if self._joiner.joined else 0
+        lost = len(dead) + seeds
+        if not lost or core.chance.random() >= lost / core.table.size:
+            return
+        chosen = core.chance.randrange(lost)
+        if chosen < len(dead):
+            self._prober.heal(dead[chosen], now)
+        else:
+            self._joiner.heal_seed()
