@@ -10,6 +10,7 @@ import enum
 
 import attrs
 
+from ..capabilities.labels import tool_label
 from ..capabilities.record import NodeCapabilities
 from . import memory
 from .nodes import NodeRecord, NodeState, ResidentModel, Schedulable
@@ -196,9 +197,11 @@ class NodeFacts:
     @property
     def apple_ready(self) -> bool:
         model = self.apple
-        listed = "apple-foundation-models" in self.lower_tools
-        return model is not None and model.available and model.verified and listed
+        return model is not None and model.available and model.verified and self.has_tool("apple-foundation-models")
 
     def has_tool(self, tool: str) -> bool:
-        """Whether the node lists the tool; the case does not matter, spaces do."""
-        return tool.lower() in self.lower_tools
+        """Whether the node lists the tool; case does not matter. Labels spell `llama-server` as `llama_server`."""
+        wanted = tool.lower()
+        if wanted in self.lower_tools:
+            return True
+        return self.record is not None and tool_label(wanted).removeprefix("tool_") in self.lower_tools

@@ -148,7 +148,7 @@ class NodeRecord:
 def tier_of(state: NodeState, vitals_at: float | None, now: float) -> Tier:
     """How far a node's picture can be trusted; vitals that never came count as stale, the worst of that key."""
     if state is NodeState.ALIVE:
-        if vitals_at is not None and now - vitals_at <= STALE_AFTER_SECONDS:
+        if vitals_at is not None and vitals_at >= now - STALE_AFTER_SECONDS:
             return Tier.FRESH
         return Tier.STALE
     return Tier.SUSPECT if state is NodeState.SUSPECT else Tier.GONE

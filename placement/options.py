@@ -116,6 +116,16 @@ class Options:
             _at_most("prefer_local", self.prefer_local, MAX_WEIGHT)
 
     @property
+    def asks_for_a_set(self) -> bool:
+        """Whether the answer is a set of nodes as a whole, not a list of candidates."""
+        return self.count > 1 or self.spread is not None
+
+    @property
+    def names_nodes(self) -> bool:
+        """Whether nodes are ruled out one by one, by name or by where they lie."""
+        return bool(self.avoid) or self.anti_affinity is not None or self.spread is not None
+
+    @property
     def labels_needed(self) -> tuple[str, ...]:
         """Labels that a node must have to be placed at all: its place among the others is unknown without."""
         wanted = (self.spread, self.anti_affinity)

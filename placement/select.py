@@ -136,6 +136,8 @@ def selected_tool(node: NodeFacts, task: Task) -> str:
             return listed
         if tool.lower() == OLLAMA:
             return OLLAMA
+        if node.has_tool(tool):
+            return tool
     return ""
 
 
