@@ -14,6 +14,7 @@ from ..capabilities.review import review
 from ..capabilities.text import parse_requirement
 from ..placement.find import find_suitable_nodes
 from ..placement.nodes import NodeRecord, NodeState, Schedulable
+from ..placement.options import Options
 from ..placement.view import View
 from . import __version__
 from .api import PROTOCOL, Answer, Call, Command, Pages, Query, Request
@@ -93,7 +94,9 @@ def find(request: Request) -> Pages:
     """
     wanted = parse(request.arguments["requirement"])
     view, labels, now = request.backend.view, request.arguments["labels"], request.backend.now()
-    found = find_suitable_nodes(view, wanted, request.arguments["limit"], now=now, strict=request.arguments["strict"])
+    found = find_suitable_nodes(
+        view, wanted, request.arguments["limit"], now=now, options=Options(strict=request.arguments["strict"])
+    )
     head: Answer = {"total": found.matching, "known": len(view), "isolated": view.isolated}
     if not found.matching:
         head["why"] = why_none(view, wanted, strict=request.arguments["strict"])

@@ -1,4 +1,4 @@
-"""TCP beside the UDP socket: one request frame, one reply frame, within a deadline. The gossip core decides what they say."""
+"""TCP beside UDP: one request frame, one reply frame, within a deadline. The gossip core decides what they say."""
 
 import socket
 import struct
@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import trio
 
-from .udp import Address, canonical
+from ..gossip.effects import Outcome, Refused, TimedOut
+from ..gossip.member import Address
+from .udp import canonical
 
 _LENGTH = struct.Struct("<I")
 # A sync of 10 000 members with 60-label records is about 6 MiB; more than four times that is no sync of ours.
@@ -23,23 +25,18 @@ class FrameRefused(Exception):
     """The other side sent no whole frame within the limits; the connection is of no further use."""
 
 
-async def ask(to: Address, payload: bytes, within: float) -> bytes | ConnectionRefusedError | TimeoutError:
-    """Send `payload` to `to` and read the reply. A refusal and everything else that went wrong are told apart as values:
-    only a refusal proves that the machine is up and the agent is not."""
+async def ask(to: Address, payload: bytes, within: float) -> Outcome:
+    """Send `payload` to `to` as one frame and read one back. `Refused` is an answer too: something lives there."""
     with trio.move_on_after(within):
         try:
-            stream = await _connect(to)
-        except ConnectionRefusedError as error:
-            return error
-        except OSError as error:
-            return TimeoutError(str(error))
-        async with stream:
-            try:
+            async with await _connect(to) as stream:
                 await _send(stream, payload)
                 return await _receive(stream)
-            except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, FrameRefused) as error:
-                return TimeoutError(str(error))
-    return TimeoutError(f"no reply within {within:.1f} s")
+        except (ConnectionRefusedError, trio.BrokenResourceError, FrameRefused):
+            return Refused()
+        except OSError:
+            return TimedOut()
+    return TimedOut()
 
 
 class StreamServer:

@@ -1,4 +1,4 @@
-"""The service manager's notify protocol (sd_notify(3)): READY, STOPPING, STATUS and the watchdog, over its datagram socket."""
+"""The notify protocol of sd_notify(3): READY, STOPPING, STATUS and the watchdog, over its datagram socket."""
 
 import os
 import socket

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 import trio
 
+from ..gossip.member import Address
 from .errors import AddressInUse, AddressUnusable
-
-Address = tuple[str, int]
 
 # At most this many datagrams per wake-up, so that timers and queries get their turn in a flood.
 DRAIN = 64

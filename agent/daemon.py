@@ -1,0 +1,236 @@
+"""The composition root: one agent put together from its parts, run in one nursery, and ended in order.
+
+Start: state directory and generation, sockets, detection, own record, gossip, local API, READY. Stop: leave, then
+everything else at once. `main` is the process that a service manager runs; `embed.open_agent` is the same agent
+inside another trio program.
+"""
+
+import random
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+import trio
+
+from ..capabilities.values import CapValue
+from ..gossip.effects import Changed, Conflict
+from ..gossip.errors import SectionTooLarge
+from ..gossip.member import Address, Identity, SectionKind
+from ..gossip.node import Node
+from ..gossip.settings import Settings
+from ..placement.view import View
+from . import __version__, logs
+from .calls import api_for
+from .config import Config
+from .config_values import address_text
+from .driver import Driver
+from .errors import Refused
+from .roster import Roster
+from .seeds import resolve
+from .server import Server
+from .state import StateDirectory, save_identity, take_identity
+from .surveyor import Surveyor
+from .systemd import Notifier
+from .udp import bind_pair
+from .vitals import Sampler
+from .watchers import Watchers
+
+log = structlog.get_logger("shoal.agent")
+
+# Leaving takes 2 s by the protocol; a stop must end within 5 s whatever the network does.
+LEAVE_SECONDS = 4.0
+# A name that answers does so in a round trip or two; `join` reports after this long who did not.
+JOIN_SECONDS = 5.0
+_PROFILES = {"lan": Settings.lan, "wan": Settings.wan, "local": Settings.local}
+
+
+class Agent:
+    """One agent: the `Backend` of the API, and the observer of the driver. `run` it once.
+
+    Raises (at once, before anything was sent to anyone):
+        ShoalError: the socket, the state directory or the gossip address cannot be had; see `errors` for each.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.name = config.node.name or socket.gethostname()
+        self._started = time.monotonic()
+        self._stopping = trio.Event()
+        self.stopped = trio.Event()
+        self._left = False
+        self._server = Server(api_for(self), config.api)
+        self._server.open()
+        try:
+            directory = config.node.state_dir
+            self._state = StateDirectory(Path(directory)) if directory else None
+            self._identity = take_identity(self._state, time.time_ns() // 1_000_000)
+            udp, tcp = bind_pair(*config.gossip.bind)
+        except BaseException:
+            self._server.close()
+            raise
+        settings = _PROFILES[config.gossip.profile](cluster=config.gossip.cluster)
+        self.address = config.gossip.advertise or udp.address
+        # Request ids are what proves an answer: nobody may predict them from those seen before.
+        chance = random.SystemRandom()
+        self.node = Node(self._identity, settings, chance, advertise=self.address)
+        self.roster = Roster(self._identity.node_id, self.node.member)
+        self._driver = Driver(self.node, udp, tcp, seeds=config.gossip.seeds, observer=self)
+        self._surveyor = Surveyor(self.name, __version__, config.detect, config.labels, self._state)
+        self._sampler = Sampler(self._surveyor.vitals, self._driver.set_vitals)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until `stop`, then leave; ready when the API answers."""
+        try:
+            for event, fields in self._state.warnings if self._state is not None else ():
+                log.warning(event, **fields)
+            await self._surveyor.detect()
+            async with trio.open_nursery() as nursery:
+                await self._start(nursery)
+                task_status.started()
+                await self._stopping.wait()
+                await self._say_goodbye()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._server.close()
+            if self._state is not None:
+                self._state.close()
+            self.stopped.set()
+        log.info("agent.stopped", node=self.node_id)
+
+    async def _start(self, nursery: trio.Nursery) -> None:
+        self._driver.publish(SectionKind.RECORD, self._surveyor.payload())
+        self._sampler.once()
+        await nursery.start(self._driver.run)
+        nursery.start_soon(self._sampler.run)
+        await nursery.start(self._server.run)
+        log.info("agent.ready", node=self.node_id, name=self.name, address=address_text(self.address))
+
+    async def _say_goodbye(self) -> None:
+        if self.config.node.leave_on_stop and not self._left:
+            with trio.move_on_after(LEAVE_SECONDS):
+                await self.leave()
+
+    # What the API asks (see `api.Backend`).
+
+    @property
+    def node_id(self) -> str:
+        return self._identity.node_id.hex()
+
+    @property
+    def generation(self) -> int:
+        return self._identity.generation
+
+    @property
+    def view(self) -> View:
+        return self.roster.view
+
+    @property
+    def watchers(self) -> Watchers:
+        return self.roster.watchers
+
+    @property
+    def operator_labels(self) -> Mapping[str, CapValue]:
+        return self._surveyor.operator_labels
+
+    def now(self) -> float:
+        return trio.current_time()
+
+    def status(self) -> dict[str, Any]:
+        gossip = self.config.gossip
+        return {
+            "name": self.name,
+            "addr": address_text(self.address),
+            "generation": self._identity.generation,
+            "cluster": gossip.cluster,
+            "profile": gossip.profile,
+            "state_dir": self.config.node.state_dir,
+            "uptime_s": round(time.monotonic() - self._started, 3),
+            "gossip": dict(self.node.counters),
+        }
+
+    def set_labels(self, labels: Mapping[str, CapValue]) -> None:
+        self._surveyor.set_labels(labels, self._publish_record)
+
+    def unset_labels(self, keys: Sequence[str]) -> Sequence[str]:
+        return self._surveyor.unset_labels(keys, self._publish_record)
+
+    def _publish_record(self, payload: bytes) -> None:
+        try:
+            self._driver.publish(SectionKind.RECORD, payload)
+        except SectionTooLarge as error:
+            raise Refused(f"the record would have {error.size} bytes", hint="use fewer or shorter labels") from error
+
+    def forget(self, node_id: str) -> None:
+        self._driver.forget(bytes.fromhex(node_id))
+
+    async def join(self, addresses: Sequence[Address]) -> int:
+        """Join through these addresses; how many of them showed up as members within `JOIN_SECONDS`."""
+        wanted = {address_text(address) for address in (await resolve(addresses))[0]}
+        found: set[str] = set()
+        self._driver.join(addresses)
+        with trio.move_on_after(JOIN_SECONDS), self.watchers.subscribe() as changes:
+            while wanted != (found := wanted & {record.addr for record in self.view}):
+                await changes.next_change()
+        return len(found)
+
+    async def leave(self) -> None:
+        self._left = True
+        await self._driver.leave()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    # What the driver tells (see `driver.Observer`).
+
+    def changed(self, change: Changed) -> None:
+        self.roster.changed(change)
+
+    def isolation(self, *, isolated: bool) -> None:
+        log.warning("agent.isolated" if isolated else "agent.connected")
+        self.roster.isolation(isolated=isolated)
+
+    def conflict(self, conflict: Conflict) -> None:
+        log.warning("node.id_conflict", old=conflict.old_node_id.hex(), new=(conflict.new_node_id or b"").hex())
+        self.roster.conflict()
+
+    def identity(self, identity: Identity) -> None:
+        save_identity(self._state, identity)
+        if identity.node_id != self._identity.node_id:
+            self.roster.moved_here(identity.node_id)
+        self._identity = identity
+
+
+def main(config: Config) -> int:
+    """Run an agent until SIGTERM, SIGINT or the `leave` call; the process's exit code.
+
+    Raises:
+        ShoalError: it could not start.
+    """
+    logs.configure(config.log.level, config.log.format)
+    trio.run(_until_told, config)
+    return 0
+
+
+async def _until_told(config: Config) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        agent = Agent(config)
+        notifier = Notifier()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_stop_on_signal, signals, agent, notifier)
+            await nursery.start(agent.run)
+            notifier.ready(f"{agent.name} on {address_text(agent.address)}")
+            nursery.start_soon(notifier.watchdog)
+            await agent.stopped.wait()
+            nursery.cancel_scope.cancel()
+
+
+async def _stop_on_signal(signals: AsyncIterator[int], agent: Agent, notifier: Notifier) -> None:
+    """A signal makes the agent leave and stop."""
+    async for number in signals:
+        log.info("agent.stopping", signal=signal.Signals(number).name)
+        notifier.stopping()
+        agent.stop()
