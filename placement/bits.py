@@ -27,6 +27,12 @@ def wide_mask(slots: Iterable[int], size: int) -> int:
     return int.from_bytes(data, "little")
 
 
+def with_bit(mask: int, slot: int, *, on: bool) -> int:
+    """The set with the slot in it, or without."""
+    bit = 1 << slot
+    return mask | bit if on else mask & ~bit
+
+
 def slots_of(mask: int) -> list[int]:
     """The slots of the set, ascending."""
     found: list[int] = []

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ..capabilities.devices import DeviceGroup
 from ..capabilities.record import NodeCapabilities
-from .facts import AppleModel, Gpu, NodeFacts, Ollama, Resources, Status, TurboQuant
+from .facts import UNIFIED, AppleModel, Gpu, NodeFacts, Ollama, Resources, Status, TurboQuant
 from .filter import DARWIN_PRESSURE, LINUX_PSI
 from .nodes import Engines, NodeRecord, NodeState, NodeVitals
 from .task import LLAMA_SERVER
@@ -99,7 +99,7 @@ def _resources(have: NodeCapabilities, now: NodeVitals) -> Resources:
         stall_avg10=stall,
         psi_some_avg10=stall,
         psi_full_avg10=(now.psi_memory_full_avg10_centi or 0) / 100,
-        memory_topology="unified" if _is_unified(have) else "",
+        memory_topology=UNIFIED if _is_unified(have) else "",
         memory_class=int_label(have, "memory_class") or 0,
         load_1m=(now.load1_centi or 0) / 100,
         storage_class=_str_label(have, "disk_root_class"),

@@ -16,6 +16,10 @@ from . import memory
 from .nodes import NodeRecord, NodeState, ResidentModel, Schedulable
 
 
+UNIFIED = "unified"
+"""The memory topology in which GPU and CPU share their memory."""
+
+
 class Status(enum.StrEnum):
     """Whether the node can be judged at all."""
 
@@ -188,7 +192,7 @@ class NodeFacts:
 
     @property
     def unified_memory(self) -> bool:
-        return self.resources is not None and self.resources.memory_topology == "unified"
+        return self.resources is not None and self.resources.memory_topology == UNIFIED
 
     @property
     def ollama_usable(self) -> bool:

@@ -109,7 +109,7 @@ def reasons_against(node: NodeFacts, situation: Situation) -> tuple[Reason, ...]
     reasons += standing_against(node, situation)
     resources = node.resources
     if resources is not None and task.is_heavy:
-        reasons += _guards(resources, policy)
+        reasons += guards_against(resources, policy)
     if policy.failure_memory and situation.deciding is not None:
         failure = situation.failure(node)
         if failure is not None and failure.is_blocking:
@@ -169,7 +169,7 @@ def standing_against(node: NodeRecord | NodeFacts, situation: Situation) -> list
     return reasons
 
 
-def _guards(resources: Resources, policy: FilterPolicy) -> list[Reason]:
+def guards_against(resources: Resources, policy: FilterPolicy) -> list[Reason]:
     """What keeps heavy tasks away from a node that suffers already: at most one of each guard."""
     reasons: list[Reason] = []
     if policy.pressure_guard:

@@ -27,9 +27,14 @@ def min_free_ram_for_node(node: NodeFacts, task: Task) -> int:
     """
     floor = max(0, task.min_free_ram_mb)
     if floor and task.prefers_turboquant and node.turboquant_verified:
-        reduced = (floor + _TURBOQUANT_SHARE - 1) // _TURBOQUANT_SHARE
-        return min(floor, max(_TURBOQUANT_FLOOR_MB, reduced))
+        return reduced_floor(floor)
     return floor
+
+
+def reduced_floor(floor_mb: int) -> int:
+    """What verified TurboQuant needs of a floor."""
+    share = (floor_mb + _TURBOQUANT_SHARE - 1) // _TURBOQUANT_SHARE
+    return min(floor_mb, max(_TURBOQUANT_FLOOR_MB, share))
 
 
 def reserved_by_all(nodes: Iterable[NodeFacts]) -> int:

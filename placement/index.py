@@ -13,9 +13,10 @@ import attrs
 
 from ..capabilities.record import NodeCapabilities
 from . import memory
-from .bits import wide_mask
+from .bits import wide_mask, with_bit
 from .derive import total_mb, usable_milli
 from .facets import Facets
+from .fleet import Fleet
 from .nodes import STALE_AFTER_SECONDS, NodeRecord, NodeState, Schedulable
 from .order import Entry, Order
 from .slots import Slots
@@ -71,6 +72,8 @@ class Index:
     by_load: Order
     by_age: Order
     facets: Facets
+    _fleet: list[Fleet] = attrs.field(factory=list, alias="fleet", repr=False)
+    """The fleet, once somebody asked for it: at most one."""
 
     @classmethod
     def of(cls, records: Iterable[NodeRecord]) -> Index:
@@ -103,6 +106,13 @@ class Index:
         """Nodes whose vitals are young enough: the alive ones of them are the first tier."""
         return self.timed & ~self.by_age.before((now - STALE_AFTER_SECONDS,))
 
+    def fleet(self, here: str) -> Fleet:
+        """What placements preselect by; built when first asked for, then kept up to date by every change."""
+        if not self._fleet or self._fleet[0].here != here:
+            held = ((slot, row.record) for slot, row in enumerate(self.rows) if row is not None)
+            self._fleet[:] = [Fleet.of(held, self.rows.size, here)]
+        return self._fleet[0]
+
     def replaced(self, record: NodeRecord) -> Index:
         """With this record in its node's row, or in a new one."""
         slot = self.slot_of.get(record.node_id)
@@ -134,12 +144,12 @@ class Index:
             rows=rows,
             slot_of=slot_of,
             unused=unused,
-            present=_with(self.present, slot, on=state in (NodeState.ALIVE, NodeState.SUSPECT)),
-            suspect=_with(self.suspect, slot, on=state is NodeState.SUSPECT),
-            schedulable=_with(
+            present=with_bit(self.present, slot, on=state in (NodeState.ALIVE, NodeState.SUSPECT)),
+            suspect=with_bit(self.suspect, slot, on=state is NodeState.SUSPECT),
+            schedulable=with_bit(
                 self.schedulable, slot, on=record is not None and record.schedulable is Schedulable.YES
             ),
-            timed=_with(self.timed, slot, on=new is not None and new.age is not None),
+            timed=with_bit(self.timed, slot, on=new is not None and new.age is not None),
             by_load=self.by_load.moved(None if old is None else old.load, None if new is None else new.load),
             by_age=self.by_age.moved(None if old is None else old.age, None if new is None else new.age),
             facets=self.facets.moved(
@@ -148,6 +158,7 @@ class Index:
                 None if old is None else old.record.capabilities,
                 None if record is None else record.capabilities,
             ),
+            fleet=[fleet.moved(slot, record) for fleet in self._fleet],
         )
 
 
@@ -156,7 +167,3 @@ def _labelled(rows: Slots[Row]) -> Iterator[tuple[int, NodeCapabilities]]:
         if row is not None and row.record.capabilities is not None:
             yield slot, row.record.capabilities
 
-
-def _with(mask: int, slot: int, *, on: bool) -> int:
-    bit = 1 << slot
-    return mask | bit if on else mask & ~bit

@@ -10,6 +10,7 @@ is not transitive, so the order depended on the input.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 import attrs
 
@@ -37,14 +38,23 @@ class RankKey:
     of: KeyFunction
 
 
+class Leaders(Protocol):
+    """Something that knows quickly which candidates tie on the first keys."""
+
+    def leading(self, ranking: Ranking) -> tuple[Sequence[NodeFacts], int]:
+        """The candidates that tie on the first keys with the best of them, and how many keys those are."""
+        ...
+
+
 class Ranking:
     """The keys of one situation and set of candidates, and the fit score that goes with them."""
 
-    __slots__ = ("_reserved", "candidates", "keys", "scorer", "situation")
+    __slots__ = ("_leaders", "_reserved", "candidates", "keys", "scorer", "situation")
 
-    def __init__(self, candidates: Sequence[NodeFacts], situation: Situation) -> None:
+    def __init__(self, candidates: Sequence[NodeFacts], situation: Situation, leaders: Leaders | None = None) -> None:
         self.candidates = candidates
         self.situation = situation
+        self._leaders = leaders
         self.scorer = Scorer(situation, situation.policy.score)
         self._reserved: int | None = None
         self.keys = self._keys()
@@ -70,8 +80,10 @@ class Ranking:
 
         `among` are some of the candidates, at least one.
         """
-        left = among
-        for key in self.keys:
+        left, decided = among, 0
+        if self._leaders is not None and among is self.candidates:
+            left, decided = self._leaders.leading(self)
+        for key in self.keys[decided:]:
             if len(left) <= 1:
                 break
             function = key.of

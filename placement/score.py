@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .facts import NodeFacts, Resources
+from .facts import UNIFIED, MadeOf, NodeFacts, Resources
 from .filter import LINUX_PSI
 from .gpu import gpu_score
 from .policy import ScorePolicy
@@ -53,7 +53,7 @@ def compute_task_fit_score(
 class Scorer:
     """Scores many nodes for one situation. What equal hardware and equal figures share is computed once."""
 
-    __slots__ = ("_extras", "_policy", "_situation", "_skew", "_stateful", "_task")
+    __slots__ = ("_extras", "_policy", "_situation", "_skew", "_task", "is_stateful")
 
     def __init__(self, situation: Situation, policy: ScorePolicy) -> None:
         self._situation = situation
@@ -62,32 +62,40 @@ class Scorer:
         self._extras: dict[object, int] = {}
         reservations = situation.state.reservations
         self._skew = Skew(reservations, self._task.memory_request_mb) if policy.skew and len(reservations) > 1 else None
-        self._stateful = self._skew is not None or (policy.soft_failures and situation.deciding is not None)
+        self.is_stateful = self._skew is not None or (policy.soft_failures and situation.deciding is not None)
 
     def score(self, node: NodeFacts) -> int:
         if node.resources is None:
             return 0
-        points = node_points(node, node.resources, self._policy) + self.task_points(node)
-        if self._stateful:
+        points = node_points(node, node.resources, self._policy) + self.points_of(node.made_of)
+        if self.is_stateful:
             points += self.state_points(node)
-        return min(BEST, max(0, points))
+        return clamped(points)
 
-    def task_points(self, node: NodeFacts) -> int:
-        """Points that depend on the task and on what the node is made of, not on its load."""
-        made_of = node.made_of
+    def points_of(self, made_of: MadeOf) -> int:
+        """Points that depend on the task and on what a node is made of, not on its load."""
         points = self._extras.get(made_of)
         if points is None:
-            points = self._extras[made_of] = sum(term(node, self._task, self._policy) for term in TASK_TERMS)
+            points = self._extras[made_of] = sum(term(made_of, self._task, self._policy) for term in TASK_TERMS)
         return points
 
+    @property
+    def unremarkable_points(self) -> int:
+        """What the state adds to a node of which it holds nothing, and on which nothing is reserved."""
+        return 0 if self._skew is None else -self._skew.penalty_of(0, added=True)
+
     def state_points(self, node: NodeFacts) -> int:
-        """Points lost for what the cluster's state holds against the node."""
+        """Points for what the cluster's state holds against the node: none, or fewer."""
         points = 0 if self._skew is None else -self._skew.penalty(node)
         if self._policy.soft_failures:
             failure = self._situation.failure(node)
             if failure is not None and not failure.is_blocking:
                 points -= _SOFT_FAILURE * failure.count
         return points
+
+
+def clamped(points: int) -> int:
+    return min(BEST, max(0, points))
 
 
 def node_points(node: NodeFacts, resources: Resources, policy: ScorePolicy) -> int:
@@ -124,36 +132,35 @@ def _load(resources: Resources) -> int:
     return min(_MOST_LOAD, int(_LOAD_SCALE * over)) if over > 0 else 0
 
 
-def _gpu(node: NodeFacts, task: Task, policy: ScorePolicy) -> int:
-    gpus = node.resources.gpus if node.resources is not None else ()
+def _gpu(made_of: MadeOf, task: Task, policy: ScorePolicy) -> int:
     if not policy.weighted_gpu:
-        return _MOST_GPU if gpus else 0
-    return min(_MOST_GPU, gpu_score(gpus, task.lower_backends))
+        return _MOST_GPU if made_of.gpus else 0
+    return min(_MOST_GPU, gpu_score(made_of.gpus, task.lower_backends))
 
 
-def _turboquant(node: NodeFacts, task: Task, policy: ScorePolicy) -> int:
+def _turboquant(made_of: MadeOf, task: Task, policy: ScorePolicy) -> int:
     """For tasks that prefer it. Announced but not verified counts less, unless the policy is literal."""
-    if not task.prefers_turboquant or not node.turboquant_supported:
+    if not task.prefers_turboquant or made_of.turboquant is None or not made_of.turboquant.supported:
         return 0
-    full = node.turboquant_verified or not policy.weighted_turboquant
+    full = made_of.turboquant.verified or not policy.weighted_turboquant
     return next(
         (points if full else lesser) for tokens, points, lesser in _TURBOQUANT if task.context_tokens >= tokens
     )
 
 
-def _unified(node: NodeFacts, task: Task, policy: ScorePolicy) -> int:
-    if node.resources is None or not task.wants_unified_memory or not node.unified_memory:
+def _unified(made_of: MadeOf, task: Task, policy: ScorePolicy) -> int:
+    if not task.wants_unified_memory or made_of.memory_topology != UNIFIED:
         return 0
-    points = _UNIFIED + min(_MOST_CLASS, 2 * max(0, node.resources.memory_class))
-    return points + (_VERIFIED if policy.verified_unified_bonus and node.turboquant_verified else 0)
+    points = _UNIFIED + min(_MOST_CLASS, 2 * max(0, made_of.memory_class))
+    proved = made_of.turboquant is not None and made_of.turboquant.supported and made_of.turboquant.verified
+    return points + (_VERIFIED if policy.verified_unified_bonus and proved else 0)
 
 
-def _storage(node: NodeFacts, task: Task, policy: ScorePolicy) -> int:
-    slow = node.resources is not None and node.resources.storage_class.lower() == "hdd"
-    return -_HDD if policy.storage and task.is_heavy and slow else 0
+def _storage(made_of: MadeOf, task: Task, policy: ScorePolicy) -> int:
+    return -_HDD if policy.storage and task.is_heavy and made_of.storage_class.lower() == "hdd" else 0
 
 
-TASK_TERMS: tuple[Callable[[NodeFacts, Task, ScorePolicy], int], ...] = (_gpu, _turboquant, _unified, _storage)
+TASK_TERMS: tuple[Callable[[MadeOf, Task, ScorePolicy], int], ...] = (_gpu, _turboquant, _unified, _storage)
 
 
 def label_of(score: int) -> str:

@@ -11,7 +11,7 @@ from .facts import NodeFacts
 from .filter import Filtered, filter_candidates
 from .headroom import headroom, reserved_by_all
 from .pick import pick_nodes
-from .rank import Ranking
+from .rank import Leaders, Ranking
 from .state import Situation
 from .task import OLLAMA, Task
 
@@ -25,12 +25,12 @@ class Decision:
         eligible: Sequence[NodeFacts],
         everyone: Callable[[], Sequence[NodeFacts]],
         *,
-        fallback: int | None = None,
+        leaders: Leaders | None = None,
     ) -> None:
         self.situation = situation
-        self.ranking = Ranking(eligible, situation)
+        self.ranking = Ranking(eligible, situation, leaders)
         self.chosen: tuple[NodeFacts, ...] = pick_nodes(self.ranking)
-        self.fallback = fallback
+        self.fallback: int | None = None
         """Which of the fallback requirements it took, from 0; None for the first requirement."""
         self._everyone = everyone
 
@@ -108,22 +108,20 @@ def select_best_node(nodes: Iterable[NodeFacts], situation: Situation) -> Decisi
     requirement.
     """
     everyone = tuple(nodes)
-    return decide(situation, lambda asked: filter_candidates(everyone, asked).eligible, lambda: everyone)
+    return decide(
+        situation, lambda asked: Decision(asked, filter_candidates(everyone, asked).eligible, lambda: everyone)
+    )
 
 
-def decide(
-    situation: Situation,
-    eligible_for: Callable[[Situation], Sequence[NodeFacts]],
-    everyone: Callable[[], Sequence[NodeFacts]],
-) -> Decision:
+def decide(situation: Situation, judged: Callable[[Situation], Decision]) -> Decision:
     """The decision for the first requirement, else for the first fallback that can be met."""
-    first = Decision(situation, eligible_for(situation), everyone)
+    first = judged(situation)
     if first.ok:
         return first
     for place, requirement in enumerate(situation.options.fallbacks):
-        asked = situation.instead(requirement)
-        other = Decision(asked, eligible_for(asked), everyone, fallback=place)
+        other = judged(situation.instead(requirement))
         if other.ok:
+            other.fallback = place
             return other
     return first
 

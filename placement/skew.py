@@ -34,11 +34,14 @@ class Skew:
         if len(self._known) <= 1:
             return 0
         held = self._known.get(node.key)
-        amount = node.reserved_mb if held is None else held
-        asked = (amount, held is None)
-        if asked not in self._penalties:
-            self._penalties[asked] = self._penalty(amount, added=held is None)
-        return self._penalties[asked]
+        return self.penalty_of(node.reserved_mb if held is None else held, added=held is None)
+
+    def penalty_of(self, amount: int, *, added: bool) -> int:
+        """The same for any node with this figure; `added` when the state does not hold it."""
+        penalty = self._penalties.get((amount, added))
+        if penalty is None:
+            penalty = self._penalties[amount, added] = self._penalty(amount, added=added)
+        return penalty
 
     def _penalty(self, amount: int, *, added: bool) -> int:
         count, total, squares = len(self._known), self._total, self._squares
