@@ -179,6 +179,14 @@ _ENGINES: tuple[tuple[str, Kind, str, str], ...] = (
     ("models_resident", STR, "", "loaded models, sorted, joined by comma; empty when there are none"),
 )
 
+# Words that people use for what has another name here, and that no spelling distance would find.
+_OTHER_WORDS = {
+    "cpus": "cpu_count", "cores": "cpu_physical", "sockets": "cpu_sockets", "ram": "ram_mb", "mem": "ram_mb",
+    "memory": "ram_mb", "swap": "swap_mb", "gpu": "gpu_count", "gpus": "gpu_count", "nvidia": "gpu_nvidia",
+    "vram": "gpu_vram_mb", "gpu_memory": "gpu_vram_mb", "gpu_model": "gpu_models", "disk": "disk_root_mb",
+    "host": "hostname", "architecture": "arch", "cuda_version": "cuda", "driver": "nvidia_driver",
+}  # fmt: skip
+
 
 def form_for(name: str, unit: str = "") -> Form:
     """The written form of an Int: `_mb` is always MiB, whoever made the label."""
@@ -259,6 +267,9 @@ def nearest(name: str, among: Iterable[str] | None = None) -> str | None:
     import difflib
 
     candidates = sorted(LABELS if among is None else among)
+    other = _OTHER_WORDS.get(name.lower().removesuffix("_mb"))
+    if other in candidates:
+        return other
     found = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
     if not found and name.lower() != name:
         found = difflib.get_close_matches(name.lower(), candidates, n=1, cutoff=0.6)

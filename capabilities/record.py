@@ -18,8 +18,9 @@ DIGEST_BYTES = 8
 
 
 def _sorted_labels(labels: Mapping[str, CapValue]) -> Mapping[str, CapValue]:
-    checked = {check_key(key): check_value(value, key) for key, value in labels.items()}
-    return MappingProxyType({key: checked[key] for key in sorted(checked)})
+    for key, value in labels.items():
+        check_value(value, check_key(key))
+    return MappingProxyType(dict(sorted(labels.items())))
 
 
 def _sorted_unlisted(unlisted: Iterable[tuple[int, CapValue]]) -> tuple[tuple[int, CapValue], ...]:

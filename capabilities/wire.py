@@ -12,7 +12,7 @@ claimed.
 import hashlib
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import msgpack  # pyright: ignore[reportMissingTypeStubs]
 
@@ -48,6 +48,7 @@ _RECORD_ITEMS = 5
 _GROUP_FIELDS = ("kind", "vendor", "model", "vram_mb", "compute", "count", "numa", "mig", "unified")
 
 Name = int | str
+Read = TypeVar("Read")
 
 
 def encode_record(record: NodeCapabilities) -> bytes:
@@ -99,11 +100,13 @@ def _code(name: str, codes: dict[str, int]) -> Name:
 
 def decode_record(data: bytes) -> NodeCapabilities:
     """The record in these bytes. Raises `RecordError`, and nothing else, when there is none."""
+    if type(data) is not bytes:  # a payload that came out of a container may be anything
+        raise RecordError(path="record", problem=f"wanted bytes, got {shown(data)}")
     if len(data) > MAX_RECORD_BYTES:
         raise RecordError(path="record", problem=f"{len(data)} bytes; at most {MAX_RECORD_BYTES}")
     reader = _Reader(data)
     parts = reader.array("record", least=_RECORD_ITEMS)
-    version = reader.scalar("version")
+    (version,) = reader.scalars(1, "version")
     if type(version) is not int or version != VERSION:
         raise RecordError(path="version", problem=f"wanted {VERSION}, got {shown(version)}")
     labels: dict[str, CapValue] = {}
@@ -127,14 +130,13 @@ def decode_record(data: bytes) -> NodeCapabilities:
 def _named(reader: "_Reader") -> Iterator[tuple[Name, CapValue]]:
     """Every label of the record under its name, or under its code where that has no name here."""
     for path, value in (("trues", True), ("falses", False)):
-        for _ in range(reader.array(path)):
-            yield _known(reader.scalar(path), path), value
-    items = reader.array("pairs")
-    if items % 2:
+        for name in reader.scalars(reader.array(path), path):
+            yield _known(name, path), value
+    pairs = reader.scalars(reader.array("pairs"), "pairs")
+    if len(pairs) % 2:
         raise RecordError(path="pairs", problem="a name without its value")
-    for _ in range(items // 2):
-        name = _known(reader.scalar("pairs"), "pairs")
-        value = reader.scalar(str(name))
+    for coded, value in zip(pairs[::2], pairs[1::2], strict=True):
+        name = _known(coded, "pairs")
         if type(value) is not int and type(value) is not str:
             raise RecordError(path=str(name), problem=f"wanted an Int or a Str, got {shown(value)}")
         yield name, value
@@ -151,7 +153,7 @@ def _known(name: object, path: str) -> Name:
 
 def _group(reader: "_Reader", path: str) -> DeviceGroup:
     items = reader.array(path, least=len(_GROUP_FIELDS))
-    fields: dict[str, Any] = {name: reader.scalar(f"{path}.{name}") for name in _GROUP_FIELDS}
+    fields: dict[str, Any] = dict(zip(_GROUP_FIELDS, reader.scalars(len(_GROUP_FIELDS), path), strict=True))
     reader.skip(items - len(_GROUP_FIELDS))
     fields["kind"] = _coded(fields["kind"], _KINDS, path)
     fields["vendor"] = _coded(fields["vendor"], _VENDORS, path)
@@ -184,15 +186,19 @@ class _Reader:
     def array(self, path: str, least: int = 0) -> int:
         """The length of the array that comes next, at least so many items."""
         length = self._read(path, self.unpacker.read_array_header)
-        if type(length) is not int or not least <= length <= MAX_ITEMS:
+        if not least <= length <= MAX_ITEMS:
             raise RecordError(path=path, problem=f"wanted a list of at least {least} items")
         return length
 
-    def scalar(self, path: str) -> object:
+    def scalars(self, count: int, path: str) -> list[object]:
+        """The next values, none of them a container."""
+        return self._read(path, lambda: [self._scalar(path) for _ in range(count)])
+
+    def _scalar(self, path: str) -> object:
         at = self.unpacker.tell()
         if at < len(self.data) and self.data[at] in _CONTAINERS:
             raise RecordError(path=path, problem="wanted one value, got a container")
-        return self._read(path, self.unpacker.unpack)
+        return self.unpacker.unpack()
 
     def skip(self, items: int) -> None:
         for _ in range(items):
@@ -202,7 +208,7 @@ class _Reader:
         if self.unpacker.tell() != len(self.data):
             raise RecordError(path="record", problem="bytes after the end")
 
-    def _read(self, path: str, read: Callable[[], object]) -> object:
+    def _read(self, path: str, read: Callable[[], Read]) -> Read:
         try:
             return read()
         except (ValueError, _codec.UnpackException) as error:

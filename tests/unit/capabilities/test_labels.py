@@ -86,12 +86,20 @@ def test_tool_labels_come_from_commands():
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("gpu_vram", "gpu_vram_mb"), ("gpu_nvida", "gpu_nvidia"), ("GPU_NVIDIA", "gpu_nvidia"), ("zzzzqqq", None)],
+    [
+        ("gpu_vram", "gpu_vram_mb"),
+        ("gpu_nvida", "gpu_nvidia"),
+        ("GPU_NVIDIA", "gpu_nvidia"),
+        ("cpus", "cpu_count"),
+        ("memory_mb", "ram_mb"),
+        ("zzzzqqq", None),
+    ],
 )
 def test_nearest_name(typed, meant):
     assert nearest(typed) == meant
 
 
 def test_nearest_among_given_names():
+    assert nearest("vram", ["vram_mb", "vendor"]) == "vram_mb"
     assert nearest("regoin", ["region", "zone"]) == "region"
     assert nearest("x", []) is None

@@ -94,6 +94,8 @@ def test_a_name_that_became_well_known_is_read_from_an_older_version():
 @pytest.mark.parametrize(
     "data",
     [
+        None,
+        [1],
         b"",
         b"\xc1",
         b"\x95",
