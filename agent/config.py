@@ -22,6 +22,7 @@ from ..gossip.member import Address
 from . import config_values as kinds
 from .config_files import Given, configuration_files, from_environment, from_file
 from .errors import BadConfiguration
+from .label_text import label_from_text
 from .nearest import nearest
 from .socket_path import LONGEST_PATH_BYTES, serving_path
 
@@ -58,7 +59,7 @@ class ApiConfig:
 
 @attrs.frozen(kw_only=True)
 class LogConfig:
-    """`format` auto is human on a terminal, JSON lines elsewhere."""
+    """`format` auto is for people, and leaves the time to the journal: see `logs.configure`."""
 
     level: str = "info"
     format: str = "auto"
@@ -134,10 +135,16 @@ class Setting:
     check: Callable[[Any], object]
     from_text: Callable[[str], object] = _as_text
     help: str = ""
+    flag: str = ""
+    """Of `shoal run`, where it is not the key with hyphens."""
+
+    @property
+    def is_switch(self) -> bool:
+        return self.check is kinds.boolean
 
 
-def _switch(about: str) -> Setting:
-    return Setting(kinds.boolean, kinds.boolean_from_text, about)
+def _switch(about: str, flag: str = "") -> Setting:
+    return Setting(kinds.boolean, kinds.boolean_from_text, about, flag)
 
 
 def _text(about: str) -> Setting:
@@ -153,7 +160,7 @@ SETTINGS: Mapping[str, Mapping[str, Setting]] = {
     "gossip": {
         "bind": Setting(kinds.bind_address, help="address and port for gossip, UDP and TCP"),
         "advertise": Setting(kinds.advertised_address, help="address that others are told; the bound one when empty"),
-        "seeds": Setting(kinds.seeds, kinds.list_from_text, "addresses of nodes to join"),
+        "seeds": Setting(kinds.seeds, kinds.list_from_text, "address of a node to join; may be repeated", "--join"),
         "profile": Setting(kinds.one_of("lan", "wan", "local"), help="timings: lan, wan or local"),
         "cluster": Setting(kinds.name, help="name of the cluster; others are ignored"),
         "key_file": _text("file with the cluster's keys; no encryption when empty"),
@@ -164,11 +171,17 @@ SETTINGS: Mapping[str, Mapping[str, Setting]] = {
         "group": _text("group that may use the local socket"),
     },
     "log": {
-        "level": Setting(kinds.one_of("debug", "info", "warning", "error"), help="debug, info, warning or error"),
-        "format": Setting(kinds.one_of("auto", "human", "json"), help="auto, human or json"),
+        "level": Setting(
+            kinds.one_of("debug", "info", "warning", "error"), help="debug, info, warning or error", flag="--log-level"
+        ),
+        "format": Setting(
+            kinds.one_of("auto", "human", "json"),
+            help="human, json, or auto: human, in colour on a terminal",
+            flag="--log-format",
+        ),
     },
     "detect": {
-        "enabled": _switch("detect this machine; else the record is only arch, os and the labels given"),
+        "enabled": _switch("detect this machine; else the record is only arch, os and the labels given", "--detect"),
         "labels_dir": _text("directory of files with further labels"),
         "probes_dir": _text("directory of programs that print further labels"),
     },
@@ -190,10 +203,14 @@ def load(
     given += found
     for name, text in (flags or {}).items():
         section, _, key = name.partition(".")
-        shown = f"--label {key}" if section == "labels" else "--" + key.replace("_", "-")
+        shown = f"--label {key}" if section == "labels" else flag_of(section, key)
         given.append(Given(section, key, text, "flag", shown, is_text=True))
     warnings = tuple(f"the variable {name} names no section of the configuration" for name in strangers)
     return build(given, environ=variables, warnings=warnings)
+
+
+def flag_of(section: str, key: str) -> str:
+    return SETTINGS[section][key].flag or "--" + key.replace("_", "-")
 
 
 def build(
@@ -261,7 +278,7 @@ def _checked(item: Given) -> tuple[str, object]:
 
 
 def _label(key: str) -> Setting:
-    return Setting(functools.partial(kinds.label, key), kinds.label_from_text)
+    return Setting(functools.partial(kinds.label, key), label_from_text)
 
 
 def _did_you_mean(name: str, names: Iterable[str]) -> str:

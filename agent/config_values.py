@@ -22,7 +22,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?")
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 class UnfitValue(ValueError):
@@ -107,17 +106,6 @@ def boolean_from_text(given: str) -> object:
 
 def list_from_text(given: str) -> object:
     return [part.strip() for part in given.split(",") if part.strip()]
-
-
-def label_from_text(given: str) -> object:
-    """`true` and `false` are Bool, a decimal number is Int, anything else Str; quotes make a Str of any of them."""
-    if given in ("true", "false"):
-        return given == "true"
-    if _INTEGER.fullmatch(given):
-        return int(given)
-    if len(given) >= 2 and given[0] == given[-1] == '"':
-        return given[1:-1]
-    return given
 
 
 def address_text(address: Address) -> str:

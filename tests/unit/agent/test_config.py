@@ -54,7 +54,7 @@ def test_flag_beats_environment_beats_later_file_beats_file_beats_default(write)
     assert config.origin("gossip.profile").where == f"{directory}/shoal.toml:2"
     assert config.origin("gossip.cluster").where == f"{directory}/conf.d/50-site.toml:2"
     assert config.origin("gossip.advertise").where == "SHOAL_GOSSIP_ADVERTISE"
-    assert (config.origin("log.level").source, config.origin("log.level").where) == ("flag", "--level")
+    assert (config.origin("log.level").source, config.origin("log.level").where) == ("flag", "--log-level")
     assert config.origin("log.format").source == "default"
 
 

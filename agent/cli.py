@@ -1,0 +1,156 @@
+"""The command line: finds the command, builds only its parser, and turns every end into an exit code.
+
+Client commands must start fast: this module and what it imports for them stay with the standard library and msgpack,
+and each command's module is imported when it is named.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+from .errors import ShoalError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .cli_options import Command
+
+# Command, the module that holds it, and its line in the help; commands of two words are listed by both.
+COMMANDS = {
+    "run": ("cli_agent", "run the agent of this machine"),
+    "demo": ("cli_agent", "start five agents here, ask them, kill one, and stop them again"),
+    "status": ("cli_queries", "what the agent says of itself"),
+    "members": ("cli_queries", "all nodes of the cluster"),
+    "show": ("cli_queries", "everything about one node"),
+    "find": ("cli_queries", "the nodes that satisfy a requirement, best first"),
+    "watch": ("cli_queries", "changes of the cluster as they happen"),
+    "wait": ("cli_queries", "wait until so many nodes are alive"),
+    "join": ("cli_changes", "join the cluster of other nodes"),
+    "leave": ("cli_changes", "leave the cluster and stop the agent"),
+    "forget": ("cli_changes", "remove a dead node from the cluster's memory"),
+    "labels list": ("cli_changes", "the labels that operators gave this node"),
+    "labels set": ("cli_changes", "give this node labels"),
+    "labels unset": ("cli_changes", "take labels of this node away"),
+    "detect": ("cli_detect", "what this machine has; needs no agent"),
+    "simulate": ("cli_simulate", "what a cluster of many nodes does under loss and crashes"),
+    "config check": ("cli_agent", "check the configuration and say what is wrong"),
+    "config show": ("cli_agent", "the configuration in force, and where each value comes from"),
+    "completion": ("cli_completion", "a script that completes commands in bash, zsh or fish"),
+    "version": ("cli_agent", "the version of shoal"),
+}
+# What `shoal labels` alone means.
+_DEFAULTS = {"labels": "list", "config": "show"}
+# Options that may stand before the command too, and take a value.
+_LEADING = ("--socket", "--output", "-o")
+# What a shell reports for a program that a closed pipe, or Ctrl-C, ended.
+_CLOSED_PIPE = 128 + 13
+_INTERRUPTED = 128 + 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is that of `errors`, or of argparse for wrong usage."""
+    for stream in (sys.stdout, sys.stderr):
+        if reconfigure := getattr(stream, "reconfigure", None):
+            reconfigure(errors="backslashreplace")
+    try:
+        code = run(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+    except ShoalError as error:
+        report(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _CLOSED_PIPE
+    return code
+
+
+def run(arguments: list[str]) -> int:
+    leading, rest = _split(arguments)
+    if not rest:
+        print(usage(), file=sys.stderr)
+        return UsageError.exit_code
+    if rest[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if rest[0] in ("-V", "--version"):
+        rest[0] = "version"
+    name, following = _named(rest)
+    command: Command = import_module(f".{COMMANDS[name][0]}", __package__).COMMANDS[name]
+    return command.main(name, COMMANDS[name][1], [*leading, *following])
+
+
+def report(error: ShoalError) -> None:
+    """One error for people, on standard error."""
+    for line in error.message.splitlines() or [""]:
+        print(line if line.startswith(" ") else f"shoal: {line}", file=sys.stderr)
+    if error.hint:
+        print(f"  hint: {error.hint}", file=sys.stderr)
+
+
+def usage() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: shoal [--socket PATH] [-o FORMAT] COMMAND ...",
+            "",
+            "The agent of a node: who is in the cluster, what each machine has, and which suits a task.",
+            "",
+            *lines,
+            "",
+            "Each command explains itself: shoal COMMAND --help.",
+        ]
+    )
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Options of every command that stand before the command's name, and the rest."""
+    place = 0
+    while place < len(arguments):
+        word = arguments[place]
+        if word in _LEADING:
+            place += 2
+        elif word.startswith(("--socket=", "--output=")) or (word.startswith("-o") and word != "-o"):
+            place += 1
+        else:
+            break
+    return arguments[:place], arguments[place:]
+
+
+def _named(words: list[str]) -> tuple[str, list[str]]:
+    """The command that the words begin with, and what follows it.
+
+    Raises:
+        UsageError: there is none; the hint is the nearest.
+    """
+    first, following = words[0], words[1:]
+    if first in COMMANDS:
+        return first, following
+    actions = [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{first} ")]
+    if actions:
+        leading, rest = _split(following)
+        if rest and rest[0] in actions:
+            return f"{first} {rest[0]}", [*leading, *rest[1:]]
+        if not rest or rest[0].startswith("-"):
+            return f"{first} {_DEFAULTS[first]}", following
+        raise _unknown(f"{first} {rest[0]}", [f"{first} {action}" for action in actions])
+    if first.startswith("-"):
+        raise UsageError(f"the option {first} stands before a command", hint="shoal --help names the commands")
+    raise _unknown(first, [*COMMANDS, *_DEFAULTS])
+
+
+def _unknown(name: str, names: list[str]) -> UsageError:
+    from .nearest import nearest
+
+    close = nearest(name, names)
+    hint = f"did you mean shoal {close}?" if close else "shoal --help names the commands"
+    return UsageError(f"there is no command {name!r}", hint=hint)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""Commands around the agent's process: run, demo, version, config. Each imports what is heavy when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from . import __version__
+from . import cli_output as output
+from .cli_options import Command, Parser, nothing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .config import Config
+
+_ONE_FORMS = ("table", "json")
+
+
+def run(options: argparse.Namespace) -> int:
+    from .daemon import main
+
+    config = _load(options)
+    for warning in config.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    return main(config)
+
+
+def demo(options: argparse.Namespace) -> int:
+    from .demo import main
+
+    return main(keep=options.keep)
+
+
+def version(options: argparse.Namespace) -> int:
+    import platform
+
+    from .client import PROTOCOL
+
+    facts = {"version": __version__, "protocol": PROTOCOL, "python": platform.python_version()}
+    if options.output == "json":
+        output.write_json(facts)
+    else:
+        output.write(f"shoal {__version__} (protocol {PROTOCOL}, Python {facts['python']})")
+    return 0
+
+
+def config_check(options: argparse.Namespace) -> int:
+    for warning in _load(options).warnings:
+        output.write(f"warning: {warning}")
+    output.write("the configuration is good")
+    return 0
+
+
+def config_show(options: argparse.Namespace) -> int:
+    config = _load(options)
+    rows = [
+        {"name": path, "value": _plain(value), "source": origin.source, "where": origin.where}
+        for path, value, origin in config.rows()
+    ]
+    if options.output == "json":
+        output.write_json({row["name"]: row["value"] for row in rows} if not options.origin else rows)
+        return 0
+    columns: list[output.Column] = [("SETTING", lambda row: row["name"]), ("VALUE", lambda row: _text(row["value"]))]
+    if options.origin:
+        columns.append(("ORIGIN", lambda row: row["where"] or row["source"]))
+    output.write_table(rows, columns)
+    return 0
+
+
+def _load(options: argparse.Namespace) -> Config:
+    """The configuration that the flags of this command name and change."""
+    from .config import load
+    from .config_files import configuration_path
+
+    flags = {path: str(value) for path, value in vars(options).items() if "." in path and value is not None}
+    if options.join:
+        flags["gossip.seeds"] = ",".join(options.join)
+    for text in options.label or ():
+        key, _, value = text.partition("=")
+        flags[f"labels.{key}"] = value
+    return load(configuration_path(options.config), flags=flags)
+
+
+def _plain(value: Any) -> object:
+    """A setting as JSON has it: addresses as text."""
+    from .config_values import address_text
+
+    if type(value).__name__ != "tuple":
+        return value
+    if len(value) == 2 and type(value[1]) is int:
+        return address_text(value)
+    return [_plain(item) for item in value]
+
+
+def _text(value: object) -> str:
+    import json
+
+    return "" if value in ("", None) else value if isinstance(value, str) else json.dumps(value)
+
+
+def _settings(parser: Parser) -> None:
+    """A flag for every setting; its destination is the setting's path."""
+    from .config import SETTINGS, flag_of
+
+    parser.add_argument(
+        "--config", metavar="PATH", help="a file, or a directory with shoal.toml and conf.d; /etc/shoal"
+    )
+    for section, keys in SETTINGS.items():
+        for key, setting in keys.items():
+            flag, path = flag_of(section, key), f"{section}.{key}"
+            if flag == "--join":
+                parser.add_argument(flag, action="append", metavar="ADDRESS", help=setting.help)
+            elif setting.is_switch:
+                parser.add_argument(flag, dest=path, action=argparse.BooleanOptionalAction, help=setting.help)
+            else:
+                parser.add_argument(flag, dest=path, metavar=key.upper(), help=setting.help)
+    parser.add_argument("--label", action="append", type=_pair, metavar="KEY=VALUE", help="a label of this node")
+
+
+def _config_show(parser: Parser) -> None:
+    _settings(parser)
+    parser.add_argument("--origin", action="store_true", help="show where each value comes from")
+
+
+def _demo(parser: Parser) -> None:
+    parser.add_argument("--keep", action="store_true", help="leave the five agents up, and say how to talk to them")
+
+
+def _pair(text: str) -> str:
+    if text.partition("=")[0] in ("", text):
+        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, not {text!r}")
+    return text
+
+
+COMMANDS = {
+    "run": Command(_settings, run, asks_agent=False),
+    "demo": Command(_demo, demo, asks_agent=False),
+    "version": Command(nothing, version, asks_agent=False, formats=_ONE_FORMS),
+    "config check": Command(_settings, config_check, asks_agent=False),
+    "config show": Command(_config_show, config_show, asks_agent=False, formats=_ONE_FORMS),
+}

@@ -1,0 +1,96 @@
+"""Commands that change something: join, leave, forget, labels."""
+
+from __future__ import annotations
+
+import argparse
+
+from . import cli_output as output
+from .cli_options import FORMATS, Command, Parser, agent, label, nothing
+from .errors import Partial
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+_LABEL_COLUMNS: Sequence[output.Column] = (
+    ("KEY", lambda row: row["name"]),
+    ("TYPE", lambda row: output.value_type(row["value"])),
+    ("VALUE", lambda row: row["value"]),
+)
+# Leaving tells the cluster first, for two seconds by the protocol.
+_LEAVE_S = 10.0
+
+
+def join(options: argparse.Namespace) -> int:
+    answer = agent(options).join(options.address)
+    output.write(f"{answer['answered']} of {answer['asked']} addresses answered")
+    return 0 if answer["answered"] == answer["asked"] else Partial.exit_code
+
+
+def leave(options: argparse.Namespace) -> int:
+    agent(options).leave(_LEAVE_S)
+    output.write("left the cluster; the agent stops")
+    return 0
+
+
+def forget(options: argparse.Namespace) -> int:
+    answer = agent(options).forget(options.node)
+    output.write(f"{output.plain(answer['name'] or answer['node_id'])} is forgotten")
+    return 0
+
+
+def labels_list(options: argparse.Namespace) -> int:
+    _write_labels(agent(options).labels_list(), options.output)
+    return 0
+
+
+def labels_set(options: argparse.Namespace) -> int:
+    agent(options).labels_set(dict(options.label))
+    return 0
+
+
+def labels_unset(options: argparse.Namespace) -> int:
+    """Partial when some were not set: the others are gone all the same."""
+    unset = agent(options).labels_unset(options.key)
+    missing = [key for key in options.key if key not in unset]
+    if missing:
+        raise Partial(f"not set until now: {', '.join(missing)}", hint="shoal labels list names those that are")
+    return 0
+
+
+def _write_labels(labels: dict[str, bool | int | str], form: str) -> None:
+    rows: list[dict[str, Any]] = [{"name": key, "value": value} for key, value in labels.items()]
+    output.write_rows(labels, rows, form, _LABEL_COLUMNS)
+
+
+def _addresses(parser: Parser) -> None:
+    parser.add_argument("address", nargs="+", help="host, or host:port, of a node of the cluster")
+
+
+def _node(parser: Parser) -> None:
+    parser.add_argument("node", help="a dead or left node: its name, or its id or the beginning of it")
+
+
+def _pairs(parser: Parser) -> None:
+    parser.add_argument(
+        "label",
+        nargs="+",
+        type=label,
+        metavar="KEY=VALUE",
+        help="true and false are Bool, numbers Int, the rest Str; rack='\"7\"' is Str",
+    )
+
+
+def _keys(parser: Parser) -> None:
+    parser.add_argument("key", nargs="+", help="key of a label that was set")
+
+
+COMMANDS = {
+    "join": Command(_addresses, join),
+    "leave": Command(nothing, leave),
+    "forget": Command(_node, forget),
+    "labels list": Command(nothing, labels_list, formats=FORMATS),
+    "labels set": Command(_pairs, labels_set),
+    "labels unset": Command(_keys, labels_unset),
+}

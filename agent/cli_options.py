@@ -1,0 +1,122 @@
+"""What the commands share: how one is declared, its parser, the options of all, and the way to the agent."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from .client import Client
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import NoReturn
+
+FORMATS = ("table", "wide", "json", "jsonl", "name")
+# Before this long an agent that answers has answered; a script must not hang on one that was stopped.
+TIMEOUT_S = 10.0
+
+
+class Parser(argparse.ArgumentParser):
+    """Exact options only, so that a later option never changes what a script means; mistyped ones get a hint."""
+
+    def __init__(self, prog: str, about: str) -> None:
+        super().__init__(
+            prog=prog,
+            description=about[0].upper() + about[1:] + ".",
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        options, strangers = self.parse_known_args(arguments)
+        if strangers:
+            self.error(f"unrecognized arguments: {' '.join(strangers)}{self._nearest(strangers[0])}")
+        return options
+
+    def option_words(self) -> list[str]:
+        """Every option that it knows, long and short."""
+        return sorted(self._option_string_actions, key=lambda word: word.lstrip("-"))
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(2, f"{self.prog}: {message}\n")
+
+    def _nearest(self, stranger: str) -> str:
+        from .nearest import nearest
+
+        close = nearest(stranger.partition("=")[0], self.option_words()) if stranger.startswith("-") else None
+        return f"\n  hint: did you mean {close}?" if close else ""
+
+
+class Command:
+    """One command: `declare` adds its arguments to a parser, `run` does it and answers the exit code."""
+
+    def __init__(
+        self,
+        declare: Callable[[Parser], object],
+        run: Callable[[argparse.Namespace], int],
+        *,
+        formats: Sequence[str] = (),
+        asks_agent: bool = True,
+    ) -> None:
+        self.declare = declare
+        self.run = run
+        self.formats = formats
+        self.asks_agent = asks_agent
+
+    def parser(self, name: str, about: str) -> Parser:
+        parser = Parser(f"shoal {name}", about)
+        self.declare(parser)
+        if self.asks_agent:
+            parser.add_argument("--socket", metavar="PATH", help="socket of the agent to ask")
+        if self.formats:
+            parser.add_argument(
+                "-o", "--output", choices=self.formats, default=self.formats[0], help="form of the output"
+            )
+        return parser
+
+    def main(self, name: str, about: str, arguments: Sequence[str]) -> int:
+        return self.run(self.parser(name, about).parse(arguments))
+
+
+def nothing(_parser: Parser) -> None:
+    """A command without arguments of its own."""
+
+
+def agent(options: argparse.Namespace) -> Client:
+    return Client(options.socket or None, timeout=TIMEOUT_S)
+
+
+def colours() -> bool:
+    """Whether standard output is a terminal that shows colours and a person who wants them."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def label(text: str) -> tuple[str, bool | int | str]:
+    """An argument KEY=VALUE. The agent checks both; here only their border is found."""
+    from .label_text import label_from_text
+
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, not {text!r}")
+    return key, label_from_text(value)
+
+
+def positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to 1000000, not {text!r}")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A time as `30`, `1.5`, `30s`, `5m` or `1h`."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in ("s", "m", "h") else (text, "s")
+    try:
+        value = float(number) * {"s": 1, "m": 60, "h": 3600}[unit]
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= 24 * 3600:
+        raise argparse.ArgumentTypeError(f"expected a time such as 30s, 5m or 1h, at most 24h, not {text!r}")
+    return value

@@ -1,0 +1,228 @@
+"""Commands that read what the agent knows: status, members, show, find, watch, wait."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from . import cli_output as output
+from .cli_options import FORMATS, Command, Parser, agent, nothing, positive, seconds
+from .errors import BadRequirement, DeadlinePassed, NoMatch, TryAgain, Unreachable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+# While `wait` waits for an agent to come up at all, it looks this often.
+_LOOK_AGAIN_S = 0.05
+# Longer requirements are cut around the column of an error.
+_SHOWN_CHARACTERS = 100
+_FIRST_FACTS = ("name", "node_id", "addr", "cluster", "generation", "version")
+
+
+def status(options: argparse.Namespace) -> int:
+    answer = agent(options).status()
+    if options.output in ("json", "jsonl"):
+        output.write_json(answer, indent=2 if options.output == "json" else None)
+    elif options.output == "name":
+        output.write(output.plain(answer["name"]))
+    else:
+        output.write_pairs(_facts(answer, wide=options.output == "wide"))
+    return 0
+
+
+def members(options: argparse.Namespace) -> int:
+    answer = agent(options).call(
+        "members", {"labels": output.labels_for(options.output), "states": options.state or []}
+    )
+    output.write_rows(answer, answer["nodes"], options.output, output.columns_for(options.output))
+    _warn_isolated(answer)
+    return 0
+
+
+def show(options: argparse.Namespace) -> int:
+    node = agent(options).show(options.node)
+    if options.output in ("json", "jsonl"):
+        output.write_json(node, indent=2 if options.output == "json" else None)
+    elif options.output == "name":
+        output.write(output.plain(node["name"]))
+    else:
+        _write_node(node)
+    return 0
+
+
+def find(options: argparse.Namespace) -> int:
+    args: dict[str, Any] = {
+        "requirement": options.requirement,
+        "labels": output.labels_for(options.output),
+        "strict": options.strict,
+        "review": True,
+    }
+    if options.limit is not None:
+        args["limit"] = options.limit
+    try:
+        answer = agent(options).call("find", args)
+    except BadRequirement as error:
+        raise _pointed(error, options.requirement) from None
+    for warning in answer.get("warnings", ()):
+        print(f"warning: {output.plain(warning)}", file=sys.stderr)
+    _warn_isolated(answer)
+    if answer["nodes"] or options.output == "json":
+        output.write_rows(answer, answer["nodes"], options.output, output.columns_for(options.output))
+    if not answer["nodes"]:
+        _explain(options.requirement, answer)
+        return NoMatch.exit_code
+    return 0
+
+
+def wait(options: argparse.Namespace) -> int:
+    """Also waits for the agent itself: scripts start it and wait in the next line."""
+    until = time.monotonic() + options.timeout
+    while True:
+        left = until - time.monotonic()
+        args = {"members": options.members, "requirement": options.matching}
+        try:
+            answer = agent(options).call("wait", args, max(left, 0.001))
+        except Unreachable:
+            if left <= _LOOK_AGAIN_S:
+                raise
+            time.sleep(_LOOK_AGAIN_S)
+            continue
+        except BadRequirement as error:
+            raise _pointed(error, options.matching) from None
+        except DeadlinePassed:
+            wanted = f"{options.members} nodes" + (f" matching {options.matching!r}" if options.matching else "")
+            raise TryAgain(f"there are not {wanted} alive after {options.timeout:g} s") from None
+        output.write(f"{answer['alive']} alive")
+        return 0
+
+
+def watch(options: argparse.Namespace) -> int:
+    structured = options.output in ("json", "jsonl")
+    for event in agent(options).watch(labels=structured, vitals=options.vitals):
+        if structured:
+            output.write_json(event, indent=None)
+        else:
+            for line in _event_lines(event, name_only=options.output == "name"):
+                output.write(line)
+        sys.stdout.flush()
+    return 0
+
+
+def _facts(answer: dict[str, Any], *, wide: bool) -> Iterator[tuple[str, object]]:
+    counts = answer.get("members", {})
+    for key in _FIRST_FACTS:
+        yield key, answer.get(key)
+    yield "members", ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    if answer.get("isolated"):
+        yield "isolated", "yes: this node hears nobody, what it shows of others may be old"
+    rest = {key: value for key, value in answer.items() if key not in (*_FIRST_FACTS, "members", "isolated")}
+    for key, value in rest.items():
+        if hasattr(value, "items"):
+            yield from ((f"{key}.{inner}", number) for inner, number in sorted(value.items()) if wide)
+        elif type(value).__name__ == "list":
+            yield key, ", ".join(map(str, value))
+        else:
+            yield key, round(value, 1) if isinstance(value, float) else value
+
+
+def _write_node(node: dict[str, Any]) -> None:
+    shown = ("name", "node_id", "addr", "state", "schedulable", "weight", "generation", "incarnation", "error")
+    output.write_pairs((key, node.get(key)) for key in shown)
+    sections: list[tuple[str, dict[str, Any]]] = [
+        ("labels", node.get("labels") or {}),
+        (f"vitals, {output.age(node.get('vitals_age_ms'))} old", node.get("vitals") or {}),
+    ]
+    sections += [(f"device {place}", device) for place, device in enumerate(node.get("devices") or [], 1)]
+    for title, facts in sections:
+        if facts:
+            output.write(f"\n{title}")
+            output.write_pairs((f"  {key}", value) for key, value in facts.items())
+    if node.get("labels") is None:
+        output.write("\nno record of this node has arrived yet")
+
+
+def _event_lines(event: dict[str, Any], *, name_only: bool) -> Iterator[str]:
+    if "nodes" in event:
+        nodes, kind, at = event["nodes"], event["event"], None
+    else:
+        nodes, kind, at = [event.get("node") or {"name": "", "node_id": event["node_id"]}], event["event"], event["at"]
+    for node in nodes:
+        name = output.plain(node.get("name") or node["node_id"][:12])
+        if name_only:
+            yield name
+            continue
+        stamp = time.strftime("%H:%M:%S", time.localtime(at))
+        word = output.paint(f"{kind:<10}") if output.colours() else f"{kind:<10}"
+        yield f"{stamp}  {word}  {name:<20}  {node.get('state', ''):<8}  {output.plain(node.get('addr', ''))}".rstrip()
+
+
+def _warn_isolated(answer: dict[str, Any]) -> None:
+    if answer.get("isolated"):
+        print("warning: this node hears nobody; what it shows of others may be old", file=sys.stderr)
+
+
+def _explain(requirement: str, answer: dict[str, Any]) -> None:
+    """Why nothing matched, in short: how many nodes fail at each term."""
+    why = answer["why"]
+    lines = [f"no node matches {output.plain(requirement)!r} ({answer['known']} known)"]
+    width = max((len(term["text"]) for term in why["terms"]), default=0)
+    for term in why["terms"]:
+        kinds = ", ".join(f"{kind} on {number}" for kind, number in sorted(term["kinds"].items()))
+        lines.append(f"  {term['nodes']:>4} fail {term['text']:<{width}}  ({kinds})")
+    lines += [f"  {count:>4} {reason}" for reason, count in why["excluded"].items()]
+    if why["examined"] < answer["known"]:
+        lines.append(f"  of the first {why['examined']} nodes")
+    print("\n".join(map(output.plain, lines)), file=sys.stderr)
+
+
+def _pointed(error: BadRequirement, text: str) -> BadRequirement:
+    """The error with the text and a caret under the column."""
+    column = error.details.get("column")
+    if not isinstance(column, int):
+        return error
+    place = min(max(column - 1, 0), len(text))
+    start = max(0, min(place - _SHOWN_CHARACTERS // 2, len(text) - _SHOWN_CHARACTERS))
+    line = "".join(c if c.isprintable() else " " for c in text[start : start + _SHOWN_CHARACTERS])
+    message = f"column {column}: {error.message}\n  {line}\n  {' ' * (place - start)}^"
+    return BadRequirement(message, hint=error.hint, column=column)
+
+
+def _find_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "requirement", nargs="?", default="", help="such as 'gpu_nvidia, gpu_vram_mb>=8000'; all nodes when left out"
+    )
+    parser.add_argument("--limit", type=positive, metavar="N", help="the best N only")
+    parser.add_argument("--strict", action="store_true", help="leave out nodes under suspicion")
+
+
+def _members_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "--state", action="append", choices=("alive", "suspect", "dead", "left"), help="only these; may be repeated"
+    )
+
+
+def _wait_arguments(parser: Parser) -> None:
+    parser.add_argument("--members", type=positive, required=True, metavar="N", help="so many nodes must be alive")
+    parser.add_argument("--matching", default="", metavar="REQ", help="and satisfy this requirement")
+    parser.add_argument("--timeout", type=seconds, default=60.0, metavar="TIME", help="such as 30s or 5m; 60s")
+
+
+def _watch_arguments(parser: Parser) -> None:
+    parser.add_argument("--vitals", action="store_true", help="changes of load and free memory too")
+
+
+def _show_arguments(parser: Parser) -> None:
+    parser.add_argument("node", help="its name, or its id or the beginning of it")
+
+
+COMMANDS = {
+    "status": Command(nothing, status, formats=FORMATS),
+    "members": Command(_members_arguments, members, formats=FORMATS),
+    "show": Command(_show_arguments, show, formats=FORMATS),
+    "find": Command(_find_arguments, find, formats=FORMATS),
+    "watch": Command(_watch_arguments, watch, formats=FORMATS),
+    "wait": Command(_wait_arguments, wait),
+}
