@@ -4,6 +4,8 @@ import attrs
 
 # A refused value is shown so that its owner recognises it, never echoed whole into a log.
 SHOWN_CHARACTERS = 80
+# More terms than these tell nobody more about why they clash.
+SHOWN_TERMS = 6
 
 
 def shown(value: object) -> str:
@@ -63,7 +65,9 @@ class ContradictionError(RequirementError):
     terms: tuple[str, ...]
 
     def __str__(self) -> str:
-        return "nothing can satisfy " + " and ".join(self.terms) + (" together" if len(self.terms) > 1 else "")
+        more = len(self.terms) - SHOWN_TERMS
+        named = " and ".join(self.terms[:SHOWN_TERMS]) + (f" and {more} more terms" if more > 0 else "")
+        return f"nothing can satisfy {named} together"
 
 
 @attrs.define

@@ -1,6 +1,6 @@
 import pytest
 from shoal.capabilities import DeviceGroup, NodeCapabilities, PlacementRequirement, review
-from shoal.capabilities.constraints import AnyOf, IsTrue
+from shoal.capabilities.constraints import AnyOf, IsTrue, NotEquals
 from shoal.capabilities.errors import ContradictionError, RequirementError
 from shoal.capabilities.matching import MAX_DEVICE_TERMS
 from shoal.capabilities.requirement import MAX_WEIGHT
@@ -146,6 +146,14 @@ def test_contradictions_are_refused_with_the_terms_that_clash(text, terms):
         parse_requirement(text).validate()
     assert list(refused.value.terms) == terms
     assert all(term in str(refused.value) for term in terms)
+
+
+def test_a_long_contradiction_is_told_in_short():
+    requirement = NOTHING.min_int("a", 1).max_int("a", 50).with_terms(*(NotEquals("a", one) for one in range(1, 51)))
+    with pytest.raises(ContradictionError) as refused:
+        requirement.validate()
+    assert len(refused.value.terms) == 52
+    assert "and 46 more terms" in str(refused.value)
 
 
 @pytest.mark.parametrize(
