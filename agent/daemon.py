@@ -5,6 +5,7 @@ everything else at once. `main` is the process that a service manager runs; `emb
 inside another trio program.
 """
 
+import contextlib
 import random
 import signal
 import socket
@@ -62,16 +63,17 @@ class Agent:
         self._stopping = trio.Event()
         self.stopped = trio.Event()
         self._left = False
-        self._server = Server(api_for(self), config.api)
-        self._server.open()
-        try:
+        with contextlib.ExitStack() as undo:
+            self._server = Server(api_for(self), config.api)
+            self._server.open()
+            undo.callback(self._server.close)
             directory = config.node.state_dir
             self._state = StateDirectory(Path(directory)) if directory else None
+            if self._state is not None:
+                undo.callback(self._state.close)
             self._identity = take_identity(self._state, time.time_ns() // 1_000_000)
             udp, tcp = bind_pair(*config.gossip.bind)
-        except BaseException:
-            self._server.close()
-            raise
+            self._closing = undo.pop_all()
         settings = _PROFILES[config.gossip.profile](cluster=config.gossip.cluster)
         self.address = config.gossip.advertise or udp.address
         # Request ids are what proves an answer: nobody may predict them from those seen before.
@@ -95,9 +97,8 @@ class Agent:
                 await self._say_goodbye()
                 nursery.cancel_scope.cancel()
         finally:
-            self._server.close()
-            if self._state is not None:
-                self._state.close()
+            self._driver.close()
+            self._closing.close()
             self.stopped.set()
         log.info("agent.stopped", node=self.node_id)
 

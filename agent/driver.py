@@ -75,17 +75,26 @@ class Driver:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Start the node and serve it. Ready once its first packets are out."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            now = trio.current_time()
-            self._awake_at = now
-            self.obey(self.node.start(now))
-            if self._seeds:
-                self.obey(self.node.join(now))
-            nursery.start_soon(self._read_datagrams)
-            nursery.start_soon(self._run_timers)
-            nursery.start_soon(self._streams.run)
-            task_status.started()
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                now = trio.current_time()
+                self._awake_at = now
+                self.obey(self.node.start(now))
+                if self._seeds:
+                    self.obey(self.node.join(now))
+                nursery.start_soon(self._read_datagrams)
+                nursery.start_soon(self._run_timers)
+                nursery.start_soon(self._streams.run)
+                task_status.started()
+        finally:
+            self._nursery = None
+            self.close()
+
+    def close(self) -> None:
+        """Give the port back; `run` does it at its end."""
+        self._udp.close()
+        self._streams.close()
 
     def join(self, seeds: Iterable[Address] = ()) -> None:
         """Try the seeds, and these with them from now on, until one answers."""

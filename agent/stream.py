@@ -43,12 +43,15 @@ class StreamServer:
     """Accepts connections and answers each with what `serve(payload, source)` returns; None closes without a word."""
 
     def __init__(self, sock: socket.socket, serve: Callable[[bytes, Address], bytes | None]) -> None:
-        self._listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+        self._sock = trio.socket.from_stdlib_socket(sock)
         self._serve = serve
         self._open = 0
 
     async def run(self) -> None:
-        await trio.serve_listeners(self._one, [self._listener])
+        await trio.serve_listeners(self._one, [trio.SocketListener(self._sock)])
+
+    def close(self) -> None:
+        self._sock.close()
 
     async def _one(self, stream: trio.SocketStream) -> None:
         if self._open >= SERVED_AT_ONCE:
