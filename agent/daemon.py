@@ -25,6 +25,7 @@ from ..gossip.node import Node
 from ..gossip.settings import Settings
 from ..placement.view import View
 from . import __version__, logs
+from .advertise import advertised
 from .calls import api_for
 from .config import Config
 from .config_values import address_text
@@ -73,9 +74,9 @@ class Agent:
                 undo.callback(self._state.close)
             self._identity = take_identity(self._state, time.time_ns() // 1_000_000)
             udp, tcp = bind_pair(*config.gossip.bind)
+            self.address = advertised(config.gossip.advertise, udp.address, config.gossip.seeds)
             self._closing = undo.pop_all()
         settings = _PROFILES[config.gossip.profile](cluster=config.gossip.cluster)
-        self.address = config.gossip.advertise or udp.address
         # Request ids are what proves an answer: nobody may predict them from those seen before.
         chance = random.SystemRandom()
         self.node = Node(self._identity, settings, chance, advertise=self.address)
