@@ -1,4 +1,7 @@
-"""Sets of slots as plain ints: bit `s` stands for slot `s`. ANDs of ten thousand nodes take a fraction of a microsecond."""
+"""Sets of slots as plain ints: bit `s` stands for slot `s`.
+
+An AND of ten thousand nodes takes a fraction of a microsecond, and the values are immutable.
+"""
 
 from __future__ import annotations
 

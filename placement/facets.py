@@ -181,9 +181,7 @@ class DeviceFacet:
             slots.setdefault(record.devices, []).append(slot)
         return cls({devices: wide_mask(held, size) for devices, held in slots.items()})
 
-    def moved(
-        self, slot: int, old: tuple[DeviceGroup, ...] | None, new: tuple[DeviceGroup, ...] | None
-    ) -> DeviceFacet:
+    def moved(self, slot: int, old: tuple[DeviceGroup, ...] | None, new: tuple[DeviceGroup, ...] | None) -> DeviceFacet:
         if old == new:
             return self
         kinds, bit = dict(self.kinds), 1 << slot

@@ -15,7 +15,6 @@ from ..capabilities.record import NodeCapabilities
 from . import memory
 from .nodes import NodeRecord, NodeState, ResidentModel, Schedulable
 
-
 UNIFIED = "unified"
 """The memory topology in which GPU and CPU share their memory."""
 

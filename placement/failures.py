@@ -36,9 +36,7 @@ class FailureClass(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
-BLOCKING = frozenset(
-    (FailureClass.EXEC_CRASH, FailureClass.THERMAL, FailureClass.BATTERY, FailureClass.BACKEND_MISFIT)
-)
+BLOCKING = frozenset((FailureClass.EXEC_CRASH, FailureClass.THERMAL, FailureClass.BATTERY, FailureClass.BACKEND_MISFIT))
 _SEVERE = 100
 _MIDDLING = 50
 _MILD = 10

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from .facts import NodeFacts, Resources, Status
+from .failures import FailureRecord
 from .headroom import min_free_ram_for_node
 from .nodes import NodeRecord, NodeState, Schedulable
 from .policy import FilterPolicy
@@ -72,8 +73,8 @@ class Reason:
     """
 
     kind: ReasonKind
-    wanted: object = None
-    actual: object = None
+    wanted: int | float | str | tuple[str, ...] | None = None
+    actual: int | float | str | FailureRecord | None = None
     terms: tuple[FailingTerm, ...] = ()
     beside: Reason | None = None
 
@@ -203,7 +204,7 @@ def _amounts(node: NodeFacts, situation: Situation) -> list[Reason]:
     floor = min_free_ram_for_node(node, task)
     short = floor > 0 and (node.resources is None or available < floor)
     below = Reason(Kind.MIN_FREE_RAM, floor, available) if short else None
-    if 0 < task.memory_request_mb and available < task.memory_request_mb:
+    if task.memory_request_mb > 0 and available < task.memory_request_mb:
         reasons.append(Reason(Kind.MEMORY_REQUEST, task.memory_request_mb, available, beside=below))
     elif below is not None:
         reasons.append(below)

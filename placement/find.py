@@ -18,7 +18,6 @@ from .state import Situation
 from .task import Task
 from .view import View
 
-
 # Fetching and sorting a node costs this many times what stepping over one in the kept order does.
 _SORT_COST = 6
 
@@ -61,9 +60,7 @@ def find_suitable_nodes(
         query = _Query(view, situation, asked)
         nodes, matching = query.set_of_nodes() if options.asks_for_a_set else query.first(limit)
         if nodes:
-            return Found(
-                nodes=nodes, matching=matching, fallback=place - 1 if place else None, isolated=view.isolated
-            )
+            return Found(nodes=nodes, matching=matching, fallback=place - 1 if place else None, isolated=view.isolated)
     return Found(nodes=(), matching=0, isolated=view.isolated)
 
 

@@ -21,7 +21,7 @@ from .nodes import NodeRecord
 from .order import Entry, Order
 from .policy import FilterPolicy, ScorePolicy
 from .score import node_points
-from .slots import Slots
+from .slots import Slots, in_slots
 from .task import OLLAMA, Task
 
 K = TypeVar("K")
@@ -85,7 +85,7 @@ class Fleet:
                 tools.setdefault(tool, []).append(member.slot)
         return cls(
             here=here,
-            members=Slots.of(by_slot),
+            members=in_slots(by_slot),
             suffering=wide_mask((member.slot for member in held if member.suffers), size),
             proved=wide_mask((member.slot for member in held if member.facts.turboquant_verified), size),
             ollama=wide_mask((member.slot for member in held if member.facts.ollama_usable), size),

@@ -19,7 +19,7 @@ from .facets import Facets
 from .fleet import Fleet
 from .nodes import STALE_AFTER_SECONDS, NodeRecord, NodeState, Schedulable
 from .order import Entry, Order
-from .slots import Slots
+from .slots import Slots, in_slots
 
 # After every known load: a node that does not say how busy it is comes last in its tier.
 UNKNOWN_LOAD = 1 << 62
@@ -72,12 +72,12 @@ class Index:
     by_load: Order
     by_age: Order
     facets: Facets
-    _fleet: list[Fleet] = attrs.field(factory=list, alias="fleet", repr=False)
+    _fleet: list[Fleet] = attrs.field(factory=list[Fleet], alias="fleet", repr=False)
     """The fleet, once somebody asked for it: at most one."""
 
     @classmethod
     def of(cls, records: Iterable[NodeRecord]) -> Index:
-        rows = Slots.of(_row(record, slot) for slot, record in enumerate({r.node_id: r for r in records}.values()))
+        rows = in_slots(_row(record, slot) for slot, record in enumerate({r.node_id: r for r in records}.values()))
         size = rows.size
         held = [(slot, row.record) for slot, row in enumerate(rows) if row is not None]
         gone = (NodeState.DEAD, NodeState.LEFT)
@@ -166,4 +166,3 @@ def _labelled(rows: Slots[Row]) -> Iterator[tuple[int, NodeCapabilities]]:
     for slot, row in enumerate(rows):
         if row is not None and row.record.capabilities is not None:
             yield slot, row.record.capabilities
-

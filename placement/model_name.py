@@ -43,6 +43,4 @@ def extract_model_name(description: str) -> str:
 
 
 def _is_plausible(name: str) -> bool:
-    return (
-        name.lower() not in _NEVER_A_MODEL and name.count("/") <= _MAX_SLASHES and _LETTER.search(name) is not None
-    )
+    return name.lower() not in _NEVER_A_MODEL and name.count("/") <= _MAX_SLASHES and _LETTER.search(name) is not None

@@ -97,9 +97,7 @@ def observation_scope_for_requirements(node: str, task: Task, selected_tool: str
     Recording uses `recording_scope`, so that what is recorded is also found.
     """
     tool = trimmed(selected_tool) or _scope_tool(task)
-    backend = (
-        trimmed(task.preferred_backends[0]) if task.preferred_backends else _BACKEND_OF_TOOL.get(tool.lower(), "")
-    )
+    backend = trimmed(task.preferred_backends[0]) if task.preferred_backends else _BACKEND_OF_TOOL.get(tool.lower(), "")
     named = task.workload_class in _MODEL_CLASSES
     return ObservationScope(
         node=trimmed(node),

@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, chain
-from operator import or_
 from typing import Any
 
 from .bits import mask_of
@@ -78,7 +77,7 @@ class Order:
     def _prefix(self, blocks: int) -> int:
         """The slots of the first blocks; worked out once per order, when first asked for."""
         if self._prefixes is None:
-            self._prefixes = (0, *accumulate(self._masks, or_))
+            self._prefixes = (0, *accumulate(self._masks, int.__or__))
         return self._prefixes[blocks]
 
 

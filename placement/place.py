@@ -24,12 +24,11 @@ from .state import NO_STATE, ClusterState, Situation
 from .task import Task
 from .view import View
 
-
 # Less than any sum of points.
 _NO_POINTS = -(1 << 30)
 
 
-def place(
+def place(  # noqa: PLR0913 - what a placement is made of, each with a default
     view: View,
     task: Task,
     state: ClusterState = NO_STATE,
@@ -39,9 +38,7 @@ def place(
     options: Options = NO_OPTIONS,
 ) -> Decision:
     """The node, or nodes, for the task. A suspect node is eligible unless the call is strict; see `Decision`."""
-    situation = Situation(
-        task, state, policy, now=now, options=options, capabilities_of=view.capabilities_of
-    )
+    situation = Situation(task, state, policy, now=now, options=options, capabilities_of=view.capabilities_of)
     fleet = view.index.fleet(view.here)
 
     def everyone() -> Sequence[NodeFacts]:
@@ -138,8 +135,10 @@ class Pool(Sequence[NodeFacts]):
         return alive & fresh or alive & ~fresh or self.mask
 
     def _best_scored(self, mask: int, scorer: Scorer) -> list[NodeFacts]:
-        """The nodes with the highest fit score: kept points, what the task adds for each make of machine, and what the
-        state takes from the nodes it tells apart.
+        """The nodes with the highest fit score.
+
+        It is made of the points that are kept of a node, what the task adds for its make, and what the state takes from
+        the nodes that it tells apart.
         """
         members, special = self._fleet.members, self._remarkable()
         usual = scorer.unremarkable_points

@@ -20,6 +20,7 @@ from .facts import NodeFacts
 from .gpu import gpu_score
 from .headroom import headroom, reserved_by_all
 from .nodes import tier_of
+from .observations import Observation
 from .score import Scorer
 from .state import Situation
 
@@ -176,7 +177,7 @@ class Ranking:
         """Present, successful, low peaks, fast, often seen: in this order."""
         seen = self.situation.observation
 
-        def key(name: str, value: Callable[..., int], absent: int) -> RankKey:
+        def key(name: str, value: Callable[[Observation], int], absent: int) -> RankKey:
             def of(node: NodeFacts) -> int:
                 observation = seen(node)
                 return absent if observation is None else value(observation)

@@ -42,7 +42,9 @@ def _success(decision: Decision, node: NodeFacts) -> Iterator[Line]:
     yield from _against_others(decision, node)
     failure = decision.situation.failure(node)
     if failure is not None and not failure.is_blocking:
-        yield Line("soft_failure_penalty", f"{failure.count} recent {failure.failure_class} cost {10 * failure.count} points")
+        yield Line(
+            "soft_failure_penalty", f"{failure.count} recent {failure.failure_class} cost {10 * failure.count} points"
+        )
 
 
 def _about_task(decision: Decision) -> Iterator[Line]:
@@ -60,7 +62,9 @@ def _about_context(decision: Decision, node: NodeFacts) -> Iterator[Line]:
         yield Line("unified_memory", "unified memory" + (f" of class {grade}" if grade > 0 else ""))
     if task.prefers_turboquant and node.turboquant is not None and node.turboquant_supported:
         proof = "verified" if node.turboquant_verified else "detected"
-        yield Line("turboquant_backend", f"TurboQuant {proof} for {', '.join(node.turboquant.backends) or 'no backend'}")
+        yield Line(
+            "turboquant_backend", f"TurboQuant {proof} for {', '.join(node.turboquant.backends) or 'no backend'}"
+        )
 
 
 def _about_experience(decision: Decision, node: NodeFacts) -> Iterator[Line]:
@@ -78,9 +82,7 @@ def _about_experience(decision: Decision, node: NodeFacts) -> Iterator[Line]:
 
 def _about_resources(node: NodeFacts, have: Resources) -> Iterator[Line]:
     if node.reserved_mb > 0 or node.allocatable_mb_cached > 0:
-        yield Line(
-            "ram_with_reservations", f"{gib(node.allocatable_mb)} allocatable, {gib(node.reserved_mb)} reserved"
-        )
+        yield Line("ram_with_reservations", f"{gib(node.allocatable_mb)} allocatable, {gib(node.reserved_mb)} reserved")
     else:
         yield Line("ram_plain", f"{gib(have.ram_free_mb)} of {gib(have.ram_total_mb)} free")
     yield Line("pressure", f"memory pressure {have.pressure or 'unknown'}")
@@ -151,5 +153,3 @@ def _hints(decision: Decision) -> Iterator[Line]:
 
 def _more(count: int) -> str:
     return f" and {count} more" if count > 0 else ""
-
-

@@ -143,9 +143,7 @@ def _turboquant(made_of: MadeOf, task: Task, policy: ScorePolicy) -> int:
     if not task.prefers_turboquant or made_of.turboquant is None or not made_of.turboquant.supported:
         return 0
     full = made_of.turboquant.verified or not policy.weighted_turboquant
-    return next(
-        (points if full else lesser) for tokens, points, lesser in _TURBOQUANT if task.context_tokens >= tokens
-    )
+    return next((points if full else lesser) for tokens, points, lesser in _TURBOQUANT if task.context_tokens >= tokens)
 
 
 def _unified(made_of: MadeOf, task: Task, policy: ScorePolicy) -> int:

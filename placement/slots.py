@@ -25,11 +25,6 @@ class Slots(Generic[T]):
         self.size = size
         """One more than the highest slot."""
 
-    @classmethod
-    def of(cls, items: Iterable[T]) -> Slots[T]:
-        held = tuple(items)
-        return cls(tuple(held[at : at + _BLOCK] for at in range(0, len(held), _BLOCK)), len(held))
-
     def __getitem__(self, slot: int) -> T | None:
         return self._blocks[slot >> _SHIFT][slot & _INSIDE]
 
@@ -54,3 +49,9 @@ class Slots(Generic[T]):
             block = blocks[at]
             blocks[at] = (*block[:inside], item, *block[inside + 1 :])
         return Slots(tuple(blocks), max(self.size, slot + 1))
+
+
+def in_slots(items: Iterable[T | None]) -> Slots[T]:
+    """The items in slots 0, 1, 2, ..."""
+    held = tuple(items)
+    return Slots(tuple(held[at : at + _BLOCK] for at in range(0, len(held), _BLOCK)), len(held))

@@ -31,6 +31,20 @@ _HEAVY_BACKENDS = frozenset({LLAMA_CPP, MLX, APPLE_TOOL})
 _RUNTIMES = {MLX: MLX, OLLAMA: OLLAMA, LLAMA_CPP: LLAMA_CPP, LLAMA_SERVER: LLAMA_CPP}
 
 
+def _lower(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name.lower() for name in names)
+
+
+def _heavy(task: Task) -> bool:
+    return (
+        task.context_tokens > 0
+        or task.prefers_turboquant
+        or task.min_free_ram_mb >= HEAVY_FLOOR_MB
+        or not _HEAVY_TOOLS.isdisjoint(task.lower_tools)
+        or not _HEAVY_BACKENDS.isdisjoint(task.lower_backends)
+    )
+
+
 @attrs.frozen(kw_only=True)
 class Task:
     """A unit of work as placement judges it. Memory in MiB; lists keep the caller's order.
@@ -50,7 +64,10 @@ class Task:
     requirement: PlacementRequirement | None = None
 
     lower_tools: tuple[str, ...] = attrs.field(
-        init=False, eq=False, repr=False, default=attrs.Factory(lambda self: _lower(self.required_tools), takes_self=True)
+        init=False,
+        eq=False,
+        repr=False,
+        default=attrs.Factory(lambda self: _lower(self.required_tools), takes_self=True),
     )
     lower_backends: tuple[str, ...] = attrs.field(
         init=False,
@@ -58,9 +75,7 @@ class Task:
         repr=False,
         default=attrs.Factory(lambda self: _lower(self.preferred_backends), takes_self=True),
     )
-    is_heavy: bool = attrs.field(
-        init=False, eq=False, repr=False, default=attrs.Factory(lambda self: _is_heavy(self), takes_self=True)
-    )
+    is_heavy: bool = attrs.field(init=False, eq=False, repr=False, default=attrs.Factory(_heavy, takes_self=True))
 
     @property
     def is_apple(self) -> bool:
@@ -86,17 +101,3 @@ class Task:
         if LLAMA_SERVER in self.lower_tools:
             return LLAMA_CPP
         return next((_RUNTIMES[name] for name in map(folded, self.preferred_backends) if name in _RUNTIMES), "")
-
-
-def _lower(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name.lower() for name in names)
-
-
-def _is_heavy(task: Task) -> bool:
-    return (
-        task.context_tokens > 0
-        or task.prefers_turboquant
-        or task.min_free_ram_mb >= HEAVY_FLOOR_MB
-        or not _HEAVY_TOOLS.isdisjoint(task.lower_tools)
-        or not _HEAVY_BACKENDS.isdisjoint(task.lower_backends)
-    )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
-from .filter import Reason, ReasonKind
+from ..capabilities.failing import FailingTerm
 from .failures import FailureRecord
+from .filter import Reason, ReasonKind
 
 _GIB = 1024
 
@@ -47,7 +47,7 @@ def _constraint(reason: Reason) -> str:
     return "requirement not met: " + ", ".join(term_text(term) for term in reason.terms)
 
 
-def term_text(term: Any) -> str:
+def term_text(term: FailingTerm) -> str:
     """A failing term and what is there instead: `gpu_vram_mb>=22888 (has 16384)`."""
     found = "missing" if term.actual is None else f"has {term.actual}"
     return f"{term.text} ({found})"
@@ -62,7 +62,7 @@ def _failure(reason: Reason) -> str:
 
 def _tools(reason: Reason) -> str:
     missing = reason.wanted
-    return "lacks " + ", ".join(map(str, missing)) if isinstance(missing, Iterable) else "lacks a tool"
+    return "lacks " + ", ".join(missing) if isinstance(missing, tuple) else "lacks a tool"
 
 
 _TEXTS: dict[ReasonKind, Callable[[Reason], str]] = {

@@ -114,7 +114,7 @@ def _ask(classifier: Callable[[str], str] | None, description: str) -> str:
         answer: object = classifier(description)
     except Exception:  # noqa: BLE001 - an injected classifier may fail in any way; keywords are the answer to all
         return ""
-    return answer if isinstance(answer, str) else ""
+    return answer if type(answer) is str else ""
 
 
 class _Words:

@@ -1,0 +1,234 @@
+"""Why this answer: what fits in order, what does not and for what, what is nearly there, and what to change.
+
+Built from the same evaluator as the answer itself, on demand; lists are capped, counts never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from ..capabilities.requirement import PlacementRequirement
+from ..capabilities.review import review
+from .derive import facts_of
+from .facts import NodeFacts
+from .filter import Filtered, Reason, filter_candidates, reasons_against
+from .find import find_suitable_nodes
+from .headroom import headroom, reserved_by_all
+from .nodes import STALE_AFTER_SECONDS, NodeState, Tier, tier_of
+from .options import NO_OPTIONS, Options
+from .place import place
+from .policy import Policy
+from .report import decision_lines
+from .score import Scorer
+from .select import Decision, Line
+from .state import NO_STATE, ClusterState, Situation
+from .task import Task
+from .verdict import Excluded, Item, NearMiss, Relax, Verdict, items_of, near_misses, relax_hints, verdict_of
+from .view import View
+
+# What a person reads, and what fits a reply, even when ten thousand nodes are excluded.
+DEFAULT_CAP = 20
+_NAMES_PER_TOTAL = 5
+
+
+@attrs.frozen(kw_only=True)
+class Eligible:
+    """A node that fits, in its place."""
+
+    node: NodeFacts
+    fit_score: int | None
+    """None in the explanation of a query, which does not score."""
+    headroom_mb: int
+    tier: Tier
+
+
+@attrs.frozen
+class Total:
+    """How many nodes one thing excludes, and the first of them."""
+
+    item: Item
+    count: int
+    names: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Ages:
+    """How old the picture is, in seconds: of the nodes that are there."""
+
+    youngest: float | None
+    oldest: float | None
+    stale: int
+    unknown: int
+
+
+@attrs.frozen(kw_only=True)
+class WhyNot:
+    """One node: its place among the eligible ones (from 1), or every reason against it."""
+
+    node: NodeFacts
+    rank: int | None
+    reasons: tuple[Reason, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Explanation:
+    """The whole answer. `eligible` and `excluded` are capped, the counts are of all nodes."""
+
+    verdict: Verdict
+    chosen: tuple[NodeFacts, ...]
+    lines: tuple[Line, ...]
+    eligible: tuple[Eligible, ...]
+    eligible_count: int
+    excluded: tuple[tuple[NodeFacts, tuple[Reason, ...]], ...]
+    excluded_count: int
+    totals: tuple[Total, ...]
+    near_misses: tuple[NearMiss, ...]
+    relax: tuple[Relax, ...]
+    hints: tuple[str, ...]
+    ages: Ages
+    seed: int
+    fallback: int | None = None
+    isolated: bool = False
+    why_not: WhyNot | None = None
+
+
+def explain_placement(  # noqa: PLR0913 - the arguments of `place`, and how much to tell
+    view: View,
+    task: Task,
+    state: ClusterState = NO_STATE,
+    policy: Policy = Policy.agent,
+    *,
+    now: float,
+    options: Options = NO_OPTIONS,
+    node: str | None = None,
+    cap: int = DEFAULT_CAP,
+) -> Explanation:
+    """Why `place` answers as it does with the same arguments; `node` (id or name) asks for one node in particular."""
+    return explain_decision(place(view, task, state, policy, now=now, options=options), view, node=node, cap=cap)
+
+
+def explain_decision(decision: Decision, view: View, *, node: str | None = None, cap: int = DEFAULT_CAP) -> Explanation:
+    """The explanation of a decision that was made over this view."""
+    answer = _Answer(
+        situation=decision.situation,
+        filtered=decision.filtered,
+        ordered=decision.eligible,
+        chosen=decision.chosen,
+        fallback=decision.fallback,
+        lines=decision_lines(decision),
+    )
+    return _told(answer, view, node, cap)
+
+
+def explain_find(  # noqa: PLR0913 - the arguments of a find, and how much to tell
+    view: View,
+    requirement: PlacementRequirement,
+    *,
+    now: float,
+    options: Options = NO_OPTIONS,
+    node: str | None = None,
+    cap: int = DEFAULT_CAP,
+) -> Explanation:
+    """Why `find_suitable_nodes` answers as it does about this requirement; fallbacks are not tried."""
+    options = attrs.evolve(options, fallbacks=())
+    situation = Situation(
+        Task(requirement=requirement), now=now, options=options, query=True, capabilities_of=view.capabilities_of
+    )
+    facts = {member.facts.node_id: member.facts for member in view.index.fleet(view.here).members if member is not None}
+    filtered = filter_candidates(facts.values(), situation)
+    found = find_suitable_nodes(view, requirement, now=now, options=options)
+    chosen = tuple(facts[record.node_id] for record in found.nodes)
+    ordered = filtered.eligible if options.asks_for_a_set else chosen
+    return _told(_Answer(situation=situation, filtered=filtered, ordered=ordered, chosen=chosen), view, node, cap)
+
+
+@attrs.frozen(kw_only=True)
+class _Answer:
+    """What an explanation is made of, for a placement and for a query alike."""
+
+    situation: Situation
+    filtered: Filtered
+    ordered: Sequence[NodeFacts]
+    chosen: tuple[NodeFacts, ...]
+    fallback: int | None = None
+    lines: tuple[Line, ...] = ()
+
+
+def _told(answer: _Answer, view: View, node: str | None, cap: int) -> Explanation:
+    situation, excluded = answer.situation, answer.filtered.excluded
+    # Who is gone for good explains nothing; it is counted with the others all the same.
+    there = [(held, reasons) for held, reasons in excluded if held.state not in (NodeState.DEAD, NodeState.LEFT)]
+    misses = near_misses(there)
+    return Explanation(
+        verdict=verdict_of(answer.chosen, answer.filtered.eligible, excluded, situation),
+        chosen=answer.chosen,
+        lines=answer.lines[: 2 * cap],
+        eligible=tuple(_eligible(answer, answer.ordered[:cap])),
+        eligible_count=len(answer.filtered.eligible),
+        excluded=tuple(sorted(there, key=lambda pair: len(pair[1]))[:cap]),
+        excluded_count=len(excluded),
+        totals=_totals(there),
+        near_misses=tuple(misses[:cap]),
+        relax=relax_hints(misses)[:cap],
+        hints=_hints(situation, view),
+        ages=_ages(view, situation.now),
+        seed=situation.options.seed,
+        fallback=answer.fallback,
+        isolated=view.isolated,
+        why_not=None if node is None else _why_not(answer, view, node),
+    )
+
+
+def _eligible(answer: _Answer, nodes: Sequence[NodeFacts]) -> Iterator[Eligible]:
+    situation = answer.situation
+    scorer = Scorer(situation, situation.policy.score)
+    judged = [*answer.filtered.eligible, *(node for node, _ in answer.filtered.excluded)]
+    reserved = reserved_by_all(judged)
+    for node in nodes:
+        yield Eligible(
+            node=node,
+            fit_score=None if situation.query else scorer.score(node),
+            headroom_mb=headroom(node, situation.task, reserved),
+            tier=tier_of(node.state, node.vitals_at, situation.now),
+        )
+
+
+def _totals(excluded: Sequence[Excluded]) -> tuple[Total, ...]:
+    """Per thing that was asked for, whom it excludes; a node counts for each of its reasons."""
+    names: dict[Item, list[str]] = {}
+    for node, reasons in excluded:
+        for item in items_of(reasons):
+            names.setdefault(item, []).append(node.name)
+    return tuple(
+        Total(item, len(held), tuple(held[:_NAMES_PER_TOTAL]))
+        for item, held in sorted(names.items(), key=lambda pair: (-len(pair[1]), pair[0]))
+    )
+
+
+def _hints(situation: Situation, view: View) -> tuple[str, ...]:
+    """Slips in the requirement: keys that no node has, values of another type."""
+    requirement = situation.task.requirement
+    if requirement is None or requirement.is_empty():
+        return ()
+    records = (record.capabilities for record in view if record.state not in (NodeState.DEAD, NodeState.LEFT))
+    return tuple(str(slip) for slip in review(requirement, (record for record in records if record is not None)))
+
+
+def _ages(view: View, now: float) -> Ages:
+    there = [record for record in view if record.state not in (NodeState.DEAD, NodeState.LEFT)]
+    ages = [age for age in (record.age(now) for record in there) if age is not None]
+    return Ages(
+        youngest=min(ages, default=None),
+        oldest=max(ages, default=None),
+        stale=sum(1 for age in ages if age > STALE_AFTER_SECONDS),
+        unknown=len(there) - len(ages),
+    )
+
+
+def _why_not(answer: _Answer, view: View, node: str) -> WhyNot:
+    record = view.named(node)
+    place = next((at for at, held in enumerate(answer.ordered, 1) if held.node_id == record.node_id), None)
+    facts = facts_of(record, view.here)
+    return WhyNot(node=facts, rank=place, reasons=reasons_against(facts, answer.situation))
