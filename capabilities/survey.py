@@ -12,10 +12,27 @@ import attrs
 
 from .devices import MAX_GROUPS, DeviceGroup, group_devices
 from .errors import ValueRefused
-from .probes import cgroup, cpu, gpus, memory, nvidia, system, vitals
+from .probes import (
+    accelerators,
+    amd,
+    apple,
+    cgroup,
+    cpu,
+    engines,
+    gpus,
+    intel,
+    memory,
+    network,
+    nvidia,
+    platform,
+    storage,
+    system,
+    tools,
+    vitals,
+)
 from .probes.deadline import Outcome, Work, run_all
 from .probes.facades import Facades, system_facades
-from .probes.findings import DetectWarning, Findings
+from .probes.findings import DetectWarning, Findings, ResidentModel
 from .probes.reader import CachedReader, Reader, SystemReader
 from .probes.sampler import Sampler
 from .record import NodeCapabilities
@@ -34,7 +51,16 @@ PROBES: Mapping[str, Probe] = MappingProxyType(
         "cpu": cpu.probe,
         "memory": memory.probe,
         "cgroup": cgroup.probe,
+        "platform": platform.probe,
+        "storage": storage.probe,
+        "network": network.probe,
         "nvidia": nvidia.probe,
+        "amd": amd.probe,
+        "intel": intel.probe,
+        "apple": apple.probe,
+        "accelerators": accelerators.probe,
+        "tools": tools.probe,
+        "engines": engines.probe,
         "vitals": vitals.probe,
     }
 )
@@ -55,6 +81,7 @@ class Detection:
     warnings: tuple[DetectWarning, ...]
     sources: Mapping[str, str]
     engines: Mapping[str, CapValue]
+    models: tuple[ResidentModel, ...]
     seconds: Mapping[str, float]
 
 
@@ -93,6 +120,7 @@ def joined(outcomes: Mapping[str, Outcome[Findings]]) -> Detection:
         warnings=tuple(dict.fromkeys(warning for part in parts for warning in part.warnings))[:WARNINGS],
         sources=MappingProxyType({key: source for part in parts for key, source in part.sources.items()}),
         engines=MappingProxyType(_merged(parts, lambda part: part.engines)),
+        models=tuple(model for part in parts for model in part.models),
         seconds=MappingProxyType({name: outcome.seconds for name, outcome in outcomes.items()}),
     )
 

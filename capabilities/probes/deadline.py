@@ -11,6 +11,8 @@ from typing import Generic, TypeVar
 
 import attrs
 
+from .reader import reason
+
 Answer = TypeVar("Answer")
 
 _hanging: dict[str, threading.Thread] = {}
@@ -27,11 +29,12 @@ class Work(Generic[Answer]):
 
 @attrs.frozen
 class Outcome(Generic[Answer]):
-    """The answer, or why there is none, and the seconds that it took."""
+    """The answer, or why there is none (and the errno that it failed with), and the seconds that it took."""
 
     answer: Answer | None
     problem: str | None
     seconds: float
+    error_number: int | None = None
 
 
 def run_all(works: Mapping[str, Work[Answer]]) -> dict[str, Outcome[Answer]]:
@@ -55,6 +58,7 @@ class _Runner(Generic[Answer]):
         self._answer: Answer | None = None
         self._problem: str | None = None
         self._seconds = 0.0
+        self._error_number: int | None = None
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -75,7 +79,8 @@ class _Runner(Generic[Answer]):
         try:
             self._answer = self._work.run()
         except Exception as error:  # noqa: BLE001 - a probe's fault is a warning, never a crash
-            self._problem = f"{type(error).__name__}: {error}"
+            self._problem = reason(error)
+            self._error_number = error.errno if isinstance(error, OSError) else None
         self._seconds = time.monotonic() - started
 
     def outcome(self, deadline: float) -> Outcome[Answer]:
@@ -85,4 +90,4 @@ class _Runner(Generic[Answer]):
                 with _lock:
                     _hanging[self._name] = self._thread
                 return Outcome(None, f"no answer within {self._work.seconds:g} s", self._work.seconds)
-        return Outcome(self._answer, self._problem, self._seconds)
+        return Outcome(self._answer, self._problem, self._seconds, self._error_number)

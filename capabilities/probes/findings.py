@@ -62,6 +62,16 @@ class Gpu:
         )
 
 
+@attrs.frozen(kw_only=True)
+class ResidentModel:
+    """A model that an engine holds in memory; `expires` is seconds since 1970, None is unknown or never."""
+
+    name: str
+    engine: str
+    vram_mb: int | None = None
+    expires: int | None = None
+
+
 @attrs.define
 class Findings:
     """The growing answer of one probe; written by the probe's own thread only."""
@@ -73,6 +83,7 @@ class Findings:
     gpus: list[Gpu] = attrs.field(factory=list[Gpu])
     vitals: dict[str, CapValue] = attrs.field(factory=dict[str, CapValue])
     engines: dict[str, CapValue] = attrs.field(factory=dict[str, CapValue])
+    models: list[ResidentModel] = attrs.field(factory=list[ResidentModel])
     warnings: list[DetectWarning] = attrs.field(factory=list[DetectWarning])
 
     def warn(self, source: str, reason: object) -> None:

@@ -7,6 +7,7 @@ import attrs
 from .reader import NOT_FOR_THIS_DEVICE, Look
 
 PCI = "/sys/bus/pci/devices"
+DRM = "/sys/class/drm"
 
 NVIDIA, AMD, INTEL = 0x10DE, 0x1002, 0x8086
 
@@ -36,10 +37,7 @@ class PciDevice:
     device: int | None
     driver: str | None
     numa: int | None
-
-    @property
-    def path(self) -> str:
-        return f"{PCI}/{self.address}"
+    path: str
 
     @property
     def base_class(self) -> int:
@@ -79,9 +77,41 @@ def pci_devices(look: Look) -> list[PciDevice] | None:
                 device=hexadecimal(look, f"{PCI}/{name}/device"),
                 driver=look.link_name(f"{PCI}/{name}/driver"),
                 numa=numa_node(look, name),
+                path=f"{PCI}/{name}",
             )
         )
     return found
+
+
+def gpu_devices(look: Look) -> list[PciDevice] | None:
+    """The GPUs on the bus, or where it cannot be listed those of graphics drivers. None when neither can be read."""
+    devices = pci_devices(look)
+    if devices is None:
+        devices = _cards(look)
+    return [device for device in devices if device.is_gpu] if devices is not None else None
+
+
+def _cards(look: Look) -> list[PciDevice] | None:
+    names = look.listing(DRM)
+    if names is None:
+        return None
+    found: dict[str, PciDevice] = {}
+    for name in names:
+        base = f"{DRM}/{name}/device"
+        vendor = hexadecimal(look, f"{base}/vendor") if re.fullmatch(r"card[0-9]+", name) else None
+        if vendor is None:
+            continue
+        address = look.link_name(base) or name
+        found[address] = PciDevice(
+            address=address,
+            kind=hexadecimal(look, f"{base}/class") or DISPLAY_CLASS << 16,
+            vendor=vendor,
+            device=hexadecimal(look, f"{base}/device"),
+            driver=look.link_name(f"{base}/driver"),
+            numa=numa_node(look, address),
+            path=base,
+        )
+    return list(found.values())
 
 
 def hexadecimal(look: Look, path: str) -> int | None:
