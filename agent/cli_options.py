@@ -26,7 +26,7 @@ class Parser(argparse.ArgumentParser):
             prog=prog,
             description=about[0].upper() + about[1:] + ".",
             allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_formatter,
         )
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
@@ -48,6 +48,15 @@ class Parser(argparse.ArgumentParser):
 
         close = nearest(stranger.partition("=")[0], self.option_words()) if stranger.startswith("-") else None
         return f"\n  hint: did you mean {close}?" if close else ""
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """Argparse makes one per argument, and asks `shutil` for the width: importing that would cost every command."""
+    try:
+        width = int(os.environ.get("COLUMNS") or os.get_terminal_size(sys.stdout.fileno()).columns)
+    except (OSError, ValueError):
+        width = 80
+    return argparse.RawDescriptionHelpFormatter(prog, width=max(width - 2, 40))
 
 
 class Command:
