@@ -82,9 +82,8 @@ def wait(options: argparse.Namespace) -> int:
     until = time.monotonic() + options.timeout
     while True:
         left = until - time.monotonic()
-        args = {"members": options.members, "requirement": options.matching}
         try:
-            answer = agent(options).call("wait", args, max(left, 0.001))
+            answer = agent(options).wait(options.members, max(left, 0.001), requirement=options.matching)
         except Unreachable:
             if left <= _LOOK_AGAIN_S:
                 raise

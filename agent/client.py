@@ -9,6 +9,7 @@ Answers are plain dicts and lists, as they come off the wire. A `Client` belongs
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 
@@ -105,9 +106,9 @@ class Client:
             args["limit"] = limit
         return self.call("find", args)
 
-    def wait(self, members: int, timeout: float = 60.0) -> dict[str, Any]:
-        """Return when at least `members` nodes are alive here; `DeadlinePassed` after `timeout` seconds."""
-        return self.call("wait", {"members": members}, timeout)
+    def wait(self, members: int, timeout: float = 60.0, *, requirement: object = "") -> dict[str, Any]:
+        """Return when so many nodes are alive here and satisfy the requirement; `DeadlinePassed` after `timeout` s."""
+        return self.call("wait", {"members": members, "requirement": str(requirement)}, timeout)
 
     def join(self, addresses: Iterable[str], timeout: float | None = None) -> dict[str, Any]:
         return self.call("join", {"addresses": list(addresses)}, timeout)
@@ -158,7 +159,7 @@ class _Connection:
         self._socket.close()
 
     def ask(self, call: str, args: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        request = self._send(call, args, timeout)
+        request = self._send(call, args, timeout, deadline_ms=max(1, int(timeout * 1000)))
         answer: dict[str, Any] = {}
         while True:
             reply = self._reply(request)
@@ -172,14 +173,16 @@ class _Connection:
                 return answer
 
     def stream(self, call: str, args: Mapping[str, Any], timeout: float) -> Iterator[dict[str, Any]]:
-        request = self._send(call, {**args, "credit": _CREDIT}, timeout, endless=True)
+        request = self._send(call, {**args, "credit": _CREDIT}, timeout)
         used = 0
         pages: list[Any] = []
         while True:
             event: dict[str, Any] = self._reply(request)["ok"]
             used += 1
             if used == _REFILL:
-                self._send("credit", {"stream": request, "add": used}, timeout, endless=True)
+                # Failing, it is the end: what has arrived is read first.
+                with contextlib.suppress(OSError):
+                    self._socket.sendall(self._request("credit", {"stream": request, "add": used}))
                 used = 0
             self._socket.settimeout(None)
             if event.get("partial"):
@@ -191,12 +194,8 @@ class _Connection:
             event.pop("partial", None)
             yield event
 
-    def _send(self, call: str, args: Mapping[str, Any], timeout: float, *, endless: bool = False) -> int:
-        self._last_id += 1
-        request: dict[str, Any] = {"id": self._last_id, "call": call, "args": args}
-        if not endless:
-            request["deadline_ms"] = max(1, int(timeout * 1000))
-        frame = encode(request, REQUEST_BYTES)
+    def _send(self, call: str, args: Mapping[str, Any], timeout: float, **fields: int) -> int:
+        frame = self._request(call, args, **fields)
         self._socket.settimeout(timeout + _GRACE_S)
         try:
             self._socket.sendall(frame)
@@ -205,6 +204,10 @@ class _Connection:
             self._drain()
             raise Unreachable(f"the agent on {self._path} closed the connection") from error
         return self._last_id
+
+    def _request(self, call: str, args: Mapping[str, Any], **fields: int) -> bytes:
+        self._last_id += 1
+        return encode({"id": self._last_id, "call": call, "args": args, **fields}, REQUEST_BYTES)
 
     def _reply(self, request: int) -> dict[str, Any]:
         """The next reply to `request`; replies to others (the credit of a stream) are passed over."""
