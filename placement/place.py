@@ -121,18 +121,18 @@ class Pool(Sequence[NodeFacts]):
         slot_of = self._index.slot_of
         return mask_of(slot_of[node] for node in nodes if node in slot_of)
 
-    def leading(self, ranking: Ranking) -> tuple[Sequence[NodeFacts], int]:
+    def leading(self, ranking: Ranking, without: Sequence[NodeFacts]) -> tuple[Sequence[NodeFacts], int]:
         """The nodes that tie on the tier, and on the fit score where that is the next key."""
-        tier = self._best_tier()
+        tier = self._best_tier(self.mask & ~self._slots(node.node_id for node in without))
         options, policy = self._situation.options, self._situation.policy
         by_score = policy.rank.by_score and not options.prefer and policy.score == ScorePolicy.weighted
         if not by_score:
             return [member.facts for member in self._fleet.members.chosen(tier)], 1
         return self._best_scored(tier, ranking.scorer), 2
 
-    def _best_tier(self) -> int:
-        alive, fresh = self.mask & ~self._index.suspect, self._index.fresh(self._situation.now)
-        return alive & fresh or alive & ~fresh or self.mask
+    def _best_tier(self, mask: int) -> int:
+        alive, fresh = mask & ~self._index.suspect, self._index.fresh(self._situation.now)
+        return alive & fresh or alive & ~fresh or mask
 
     def _best_scored(self, mask: int, scorer: Scorer) -> list[NodeFacts]:
         """The nodes with the highest fit score.

@@ -42,8 +42,11 @@ class RankKey:
 class Leaders(Protocol):
     """Something that knows quickly which candidates tie on the first keys."""
 
-    def leading(self, ranking: Ranking) -> tuple[Sequence[NodeFacts], int]:
-        """The candidates that tie on the first keys with the best of them, and how many keys those are."""
+    def leading(self, ranking: Ranking, without: Sequence[NodeFacts]) -> tuple[Sequence[NodeFacts], int]:
+        """The candidates that tie on the first keys with the best of them, and how many keys those are.
+
+        Candidates in `without` do not count.
+        """
         ...
 
 
@@ -81,9 +84,22 @@ class Ranking:
 
         `among` are some of the candidates, at least one.
         """
-        left, decided = among, 0
         if self._leaders is not None and among is self.candidates:
-            left, decided = self._leaders.leading(self)
+            return self._best(*self._leaders.leading(self, ()))
+        return self._best(among, 0)
+
+    def best_but(self, chosen: Sequence[NodeFacts]) -> NodeFacts | None:
+        """The best candidate that is not one of these; None when there is no other."""
+        if len(self.candidates) <= len(chosen):
+            return None
+        if self._leaders is not None:
+            return self._best(*self._leaders.leading(self, chosen))
+        taken = set(map(id, chosen))
+        return self._best([node for node in self.candidates if id(node) not in taken], 0)
+
+    def _best(self, among: Sequence[NodeFacts], decided: int) -> NodeFacts:
+        """The best of nodes that tie on the first `decided` keys."""
+        left = among
         for key in self.keys[decided:]:
             if len(left) <= 1:
                 break

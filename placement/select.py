@@ -78,8 +78,7 @@ class Decision:
     @cached_property
     def runner_up(self) -> NodeFacts | None:
         """The best eligible node that was not chosen."""
-        left = [node for node in self.ranking.candidates if node not in self.chosen]
-        return self.ranking.best(left) if self.chosen and left else None
+        return self.ranking.best_but(self.chosen) if self.chosen else None
 
     @cached_property
     def decided_by(self) -> str:
