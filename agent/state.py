@@ -23,6 +23,7 @@ from .errors import StateInUse, StateUnusable
 IDENTITY = "identity"
 # The type's maximum is 2^63 - 1: at the cap a new node id starts over (MEMBERSHIP.md section 3).
 GENERATION_CAP = 2**63 - 1
+MACHINE_ID_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
 
 
 @attrs.frozen
@@ -64,23 +65,24 @@ class StateDirectory:
         """The value saved under `name`, or None when there is none or it is damaged (then it is set aside)."""
         file = self.path / f"{name}.json"
         try:
-            raw = file.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            self.warnings.append(("state.unreadable", {"file": str(file), "error": str(error)}))
-            return None
-        try:
-            document = json.loads(raw)
+            document = json.loads(file.read_bytes())
             if document["sum"] == _sum(document["value"]):
                 return document["value"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            pass
+            why = "its sum differs"
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            why = f"{type(error).__name__}: {error}"
+        self.set_aside(name, why)
+        return None
+
+    def set_aside(self, name: str, why: str) -> None:
+        """Keep what is saved under `name` for people to look at, out of the way of the next `save`, and report it."""
+        file = self.path / f"{name}.json"
         aside = file.with_suffix(".damaged")
         with contextlib.suppress(OSError):
             file.replace(aside)
-        self.warnings.append(("state.damaged", {"file": str(file), "set_aside": str(aside)}))
-        return None
+        self.warnings.append(("state.damaged", {"file": str(file), "set_aside": str(aside), "why": why}))
 
     def save(self, name: str, value: Any) -> None:
         """Replace what is saved under `name`: on return it is on disk, and a crash leaves the old or the new, whole.
@@ -111,9 +113,8 @@ def take_identity(state: StateDirectory | None, unix_ms: int) -> Identity:
     """
     stored = _stored_identity(state)
     machine = machine_id()
-    if stored is not None and stored.machine != machine:
-        if state is not None:
-            state.warnings.append(("state.copied", {"from_machine": stored.machine, "old_node": stored.node_id.hex()}))
+    if state is not None and stored is not None and machine and stored.machine not in ("", machine):
+        state.warnings.append(("state.copied", {"from_machine": stored.machine, "old_node": stored.node_id.hex()}))
         stored = None
     if stored is None or stored.generation >= GENERATION_CAP:
         stored = Remembered(node_id=secrets.token_bytes(16), generation=0, machine=machine)
@@ -135,22 +136,27 @@ def save_identity(state: StateDirectory | None, identity: Identity) -> None:
 
 def machine_id() -> str:
     """The operating system's own id of this installation, "" where it has none (then copies go unnoticed)."""
-    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
+    for path in MACHINE_ID_FILES:
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            return Path(path).read_text(encoding="ascii").strip()
+            found = Path(path).read_text(encoding="ascii").strip()
+            # Images of containers ship it empty, and systemd writes this word until the first boot is over.
+            if found not in ("", "uninitialized"):
+                return found
     return ""
 
 
 def _stored_identity(state: StateDirectory | None) -> Remembered | None:
     value = state.load(IDENTITY) if state is not None else None
-    if value is None:
+    if state is None or value is None:
         return None
     try:
         node_id = bytes.fromhex(value["node_id"])
         generation, machine = value["generation"], value["machine"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError) as error:
+        state.set_aside(IDENTITY, f"{type(error).__name__}: {error}")
         return None
     if len(node_id) != 16 or type(generation) is not int or not 0 <= generation <= GENERATION_CAP:
+        state.set_aside(IDENTITY, "a node id or generation out of range")
         return None
     return Remembered(node_id=node_id, generation=generation, machine=str(machine))
 
