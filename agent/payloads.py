@@ -76,10 +76,13 @@ def _pack(value: object) -> bytes:
 
 
 def _fields(data: bytes, place: str, count: int) -> list[Any]:
-    """The first `count` items of the msgpack array in `data`; nested containers are not expected, so not allowed."""
+    """The first `count` items of the msgpack array in `data`. A later version may append fields of any shape.
+
+    Gossip bounds a section to 16 KiB, and msgpack allocates nothing that is only claimed.
+    """
     try:
-        value: Any = _codec.unpackb(data, max_array_len=64, max_map_len=0)
-    except (ValueError, _codec.UnpackException, RecursionError) as error:
+        value: Any = _codec.unpackb(data, strict_map_key=False)
+    except (ValueError, TypeError, _codec.UnpackException, RecursionError) as error:
         raise PayloadError(f"{place}: not msgpack: {error}") from error
     if type(value) is not list or len(cast("list[Any]", value)) < count:
         raise PayloadError(f"{place}: expected an array of at least {count} fields")
