@@ -80,7 +80,8 @@ def scope(message: Mapping[str, Any]) -> trio.CancelScope:
     given = message.get("deadline_ms")
     if given is None:
         return trio.CancelScope()
-    return trio.CancelScope(deadline=trio.current_time() + _check_deadline(given, "deadline_ms") / 1000)
+    milliseconds = _check_deadline(given, "deadline_ms")
+    return trio.CancelScope(deadline=trio.current_time() + milliseconds / 1000)
 
 
 def take_credit(arguments: Any) -> tuple[Any, int | None]:

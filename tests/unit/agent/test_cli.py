@@ -1,0 +1,208 @@
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from shoal.agent import __version__, cli, cli_output
+from shoal.agent.cli_options import seconds
+from shoal.agent.label_text import label_from_text
+
+SHOAL = [sys.executable, "-c", "import sys; from shoal.agent.cli import main; sys.exit(main())"]
+
+
+@pytest.fixture
+def shoal(capsys):
+    def shoal(*arguments):
+        try:
+            code = cli.main(arguments)
+        except SystemExit as end:
+            code = end.code
+        return code, *capsys.readouterr()
+
+    return shoal
+
+
+def test_without_a_command_the_commands_are_listed(shoal):
+    code, out, err = shoal()
+    assert (code, out) == (2, "")
+    assert "find" in err
+    code, out, err = shoal("--help")
+    assert (code, err) == (0, "")
+    for name in cli.COMMANDS:
+        assert name in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["mebmers"], "did you mean shoal members?"),
+        (["label"], "did you mean shoal labels?"),
+        (["labels", "sett"], "did you mean shoal labels set?"),
+        (["config", "cheek"], "did you mean shoal config check?"),
+        (["xyzzy"], "shoal --help names the commands"),
+        (["--sokcet", "x", "members"], "shoal --help names the commands"),
+    ],
+)
+def test_a_mistyped_command_gets_the_nearest(shoal, arguments, hint):
+    code, out, err = shoal(*arguments)
+    assert (code, out) == (2, "")
+    assert hint in err
+
+
+def test_every_command_explains_itself(shoal):
+    for name in cli.COMMANDS:
+        code, out, _ = shoal(*name.split(), "--help")
+        assert code == 0
+        assert out.startswith(f"usage: shoal {name}")
+
+
+@pytest.mark.parametrize("command", [["members"], ["find", "a"], ["status"], ["leave"], ["labels"], ["watch"]])
+def test_without_an_agent_clients_end_with_69(shoal, tmp_path, command):
+    path = str(tmp_path / "none.sock")
+    for arguments in (["--socket", path, *command], [*command, "--socket", path], [f"--socket={path}", *command]):
+        code, out, err = shoal(*arguments)
+        assert (code, out) == (69, "")
+        assert path in err
+        assert "shoal run" in err
+
+
+def test_the_socket_of_the_environment_is_used(shoal, tmp_path, monkeypatch):
+    monkeypatch.setenv("SHOAL_API_SOCKET", str(tmp_path / "mine.sock"))
+    assert "mine.sock" in shoal("members")[2]
+
+
+def test_wait_waits_for_the_agent_too(shoal, tmp_path):
+    code, _, err = shoal("wait", "--members", "1", "--timeout", "0.1", "--socket", str(tmp_path / "none.sock"))
+    assert code == 69
+    assert "no such socket" in err
+
+
+def test_version(shoal):
+    assert __version__ in shoal("version")[1]
+    assert shoal("--version")[1] == shoal("version")[1]
+    assert '"protocol": 1' in shoal("version", "-o", "json")[1]
+
+
+def test_a_bad_configuration_ends_with_78_and_names_the_place(shoal, tmp_path):
+    file = tmp_path / "shoal.toml"
+    file.write_text("[gossip]\nbnd = 1\n")
+    code, out, err = shoal("run", "--config", str(file))
+    assert (code, out) == (78, "")
+    assert err == f"shoal: {file}:2: gossip.bnd: unknown key; did you mean bind?\n"
+    assert shoal("config", "check", "--config", str(file))[0] == 78
+
+
+def test_config_shows_where_values_come_from(shoal, tmp_path, monkeypatch):
+    monkeypatch.setenv("SHOAL_LOG_LEVEL", "debug")
+    file = tmp_path / "shoal.toml"
+    file.write_text('[gossip]\nseeds = ["seed.example"]\n')
+    out = shoal("config", "show", "--origin", "--config", str(file), "--no-detect", "--label", "rack=7")[1]
+    rows = {line.split()[0]: line.split()[1:] for line in out.splitlines()}
+    assert rows["gossip.seeds"] == ['["seed.example:7931"]', f"{file}:2"]
+    assert rows["log.level"] == ["debug", "SHOAL_LOG_LEVEL"]
+    assert rows["detect.enabled"] == ["false", "--detect"]
+    assert rows["labels.rack"] == ["7", "--label", "rack"]
+    assert rows["gossip.profile"] == ["lan", "default"]
+    assert shoal("config", "check", "--config", str(file))[:2] == (0, "the configuration is good\n")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_commands_and_options(shoal, shell):
+    code, out, _ = shoal("completion", shell)
+    assert code == 0
+    for word in ("members", "forget", "limit", "allow-plaintext", "unset"):
+        assert word in out
+
+
+def test_bash_takes_its_completion():
+    script = subprocess.run([*SHOAL, "completion", "bash"], capture_output=True, text=True, check=True).stdout
+    ask = 'COMP_WORDS=(shoal labels s); COMP_CWORD=2; _shoal; echo "${COMPREPLY[@]}"'
+    ask += '; COMP_WORDS=(shoal find --lim); COMP_CWORD=2; _shoal; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(["bash", "-c", f"{script}\n{ask}"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["set", "--limit"]
+
+
+def test_client_commands_import_neither_attrs_nor_trio_nor_structlog(tmp_path):
+    program = (
+        "import sys; from shoal.agent.cli import main\n"
+        f"code = main(['members', '--socket', {str(tmp_path / 'none')!r}])\n"
+        "from shoal.agent import cli_changes\n"
+        "heavy = {'attr', 'attrs', 'trio', 'structlog', 'dataclasses', 'asyncio', 'json', 'shutil', 'psutil'}\n"
+        "print(code, sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "69 []\n"
+
+
+def test_a_closed_pipe_ends_quietly():
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*SHOAL, "completion", "bash"], stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_ctrl_c_ends_quietly(tmp_path):
+    path = str(tmp_path / "api.sock")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        process = subprocess.Popen([*SHOAL, "watch", "--socket", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        listener.settimeout(20)
+        with listener.accept()[0] as connection:
+            connection.recv(1 << 16)  # it has asked, and waits
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+@pytest.mark.parametrize(("text", "value"), [("30", 30), ("1.5", 1.5), ("30s", 30), ("5m", 300), ("1h", 3600)])
+def test_times_have_units(text, value):
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1", "0", "25h", "nan", "1d", "five"])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(Exception, match="expected a time"):
+        seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("true", True),
+        ("True", "True"),
+        ("7", 7),
+        ("-7", -7),
+        ("7.5", "7.5"),
+        ('"7"', "7"),
+        ("", ""),
+        ("\u0667", "\u0667"),
+    ],
+)
+def test_labels_are_typed_by_their_look(text, value):
+    found = label_from_text(text)
+    assert (type(found), found) == (type(value), value)
+
+
+@pytest.mark.parametrize(
+    ("mebibytes", "text"),
+    [(512, "512M"), (24564, "24.0G"), (131072, "128G"), (3 << 20, "3.0T"), (None, "-"), (True, "-")],
+)
+def test_amounts_have_units(mebibytes, text):
+    assert cli_output.amount(mebibytes) == text
+
+
+def test_ages_have_units():
+    assert [cli_output.age(1000 * s) for s in (0, 59, 60, 7200, 200_000)] == ["0s", "59s", "1m", "2h", "2d"]
+
+
+def test_colours_are_for_terminals_and_people_who_want_them(monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert cli_output.colours()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not cli_output.colours()
