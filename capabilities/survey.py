@@ -6,6 +6,7 @@ loop. `sample_vitals` reads a few files and may be called there.
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 import attrs
@@ -20,7 +21,9 @@ from .probes import (
     cpu,
     engines,
     gpus,
+    hooks,
     intel,
+    label_files,
     memory,
     network,
     nvidia,
@@ -43,7 +46,10 @@ Probe = Callable[[Reader, Facades], Findings]
 # Reading /proc and /sys takes milliseconds; a probe that has not ended by now is stuck in the kernel.
 PROBE_SECONDS = 5.0
 # Probes that wait for something else under deadlines of their own, and may use them up.
-SLOW_SECONDS: Mapping[str, float] = {"nvidia": nvidia.NVML_SECONDS + PROBE_SECONDS}
+SLOW_SECONDS: Mapping[str, float] = {
+    "nvidia": nvidia.NVML_SECONDS + PROBE_SECONDS,
+    "probes.d": hooks.HOOK_SECONDS + PROBE_SECONDS,
+}
 
 PROBES: Mapping[str, Probe] = MappingProxyType(
     {
@@ -65,6 +71,15 @@ PROBES: Mapping[str, Probe] = MappingProxyType(
     }
 )
 
+
+@attrs.frozen
+class Directories:
+    """Where operators put label files and hook programs; None: nowhere."""
+
+    labels: str | None = "/etc/shoal/labels.d"
+    probes: str | None = "/etc/shoal/probes.d"
+
+
 # Warnings of one survey, over all probes: more are of no use to a reader.
 WARNINGS = 200
 
@@ -85,14 +100,26 @@ class Detection:
     seconds: Mapping[str, float]
 
 
-def detect(reader: Reader | None = None, facades: Facades | None = None) -> Detection:
-    """Survey this machine, or the one that `reader` and `facades` show. Never raises; blocks until all deadlines."""
+def detect(
+    reader: Reader | None = None, facades: Facades | None = None, directories: Directories | None = None
+) -> Detection:
+    """Survey this machine, or the one that `reader` and `facades` show. Never raises; blocks until all deadlines.
+
+    The operator's files and hooks (of the usual `directories` when not given) override what probes found.
+    """
     files = CachedReader(reader or SystemReader())
     machine = facades or system_facades()
     works = {
-        name: Work(_bound(probe, files, machine), SLOW_SECONDS.get(name, PROBE_SECONDS))
+        name: Work(partial(probe, files, machine), SLOW_SECONDS.get(name, PROBE_SECONDS))
         for name, probe in PROBES.items()
     }
+    places = directories or Directories()
+    for name, read, directory in (
+        ("probes.d", hooks.run_directory, places.probes),
+        ("labels.d", label_files.read_directory, places.labels),
+    ):
+        if directory is not None:
+            works[name] = Work(partial(read, files, machine, directory), SLOW_SECONDS.get(name, PROBE_SECONDS))
     return joined(run_all(works))
 
 
@@ -142,10 +169,6 @@ def sample_vitals(reader: Reader | None = None, facades: Facades | None = None) 
         if _sampler is None:
             _sampler = Sampler(SystemReader(), system_facades())
         return _sampler.sample()
-
-
-def _bound(probe: Probe, reader: Reader, facades: Facades) -> Callable[[], Findings]:
-    return lambda: probe(reader, facades)
 
 
 def _merged(parts: list[Findings], which: Callable[[Findings], Mapping[str, CapValue]]) -> dict[str, CapValue]:

@@ -59,9 +59,8 @@ MAKERS = {
 
 @attrs.frozen
 class Found:
-    """An accelerator under one address, however often it is seen."""
+    """One accelerator, and the NUMA node that it hangs on."""
 
-    address: str
     maker: Maker
     numa: int | None
 
@@ -79,15 +78,14 @@ def probe(reader: Reader, facades: Facades) -> Findings:
     by_class = _by_class(look)
     if on_bus is None and by_class is None:
         return findings
-    found = {item.address: item for item in (*(by_class or ()), *(on_bus or ()))}
+    # The class shows again what is on the bus, and alone what is not (or where the bus cannot be listed).
+    makers = {item.maker for item in on_bus or ()}
+    found = [*(on_bus or ()), *(item for item in by_class or () if item.maker not in makers)]
     for kind in ("tpu", "npu"):
-        findings.label(f"{kind}_count", sum(item.maker.kind == kind for item in found.values()), ACCEL)
-    for maker in {item.maker for item in found.values()}:
-        count = sum(item.maker == maker for item in found.values())
-        findings.label(f"accelerator_{maker.name}", count, "/sys/bus/pci/devices")
-    findings.devices.extend(
-        DeviceGroup(kind=item.maker.kind, vendor=item.maker.name, numa=item.numa) for item in found.values()
-    )
+        findings.label(f"{kind}_count", sum(item.maker.kind == kind for item in found), ACCEL)
+    for maker in {item.maker for item in found}:
+        findings.label(f"accelerator_{maker.name}", sum(item.maker == maker for item in found), "/sys/bus/pci/devices")
+    findings.devices.extend(DeviceGroup(kind=item.maker.kind, vendor=item.maker.name, numa=item.numa) for item in found)
     return findings
 
 
@@ -100,7 +98,7 @@ def _on_bus(look: Look) -> list[Found] | None:
         maker = _maker(device.vendor, device.kind, device.device)
         # Google's own guests drive their TPUs through vfio; with everyone else it means that a guest has the device.
         if maker is not None and (device.vendor == GOOGLE or not device.passed_through):
-            found.append(Found(device.address, maker, device.numa))
+            found.append(Found(maker, device.numa))
     return found
 
 
@@ -115,7 +113,7 @@ def _by_class(look: Look) -> list[Found] | None:
         vendor = hexadecimal(look, f"{base}/vendor") if re.fullmatch(r"accel[0-9]+", name) else None
         maker = MAKERS.get(vendor) if vendor is not None else None
         if maker is not None:
-            found.append(Found(look.link_name(base) or name, maker, None))
+            found.append(Found(maker, None))
     return found
 
 

@@ -50,14 +50,22 @@ def probe(reader: Reader, facades: Facades) -> Findings:
     look = Look(reader, findings)
     devices = gpu_devices(look)
     nodes = _nodes(look)
-    usable = [device for device in devices or () if device.vendor == AMD and device.driver in DRIVERS]
-    for device in usable:
-        findings.gpus.extend(_gpus(look, device, [node for node in nodes if node.address == device.address]))
+    for device in devices or ():
+        own = [node for node in nodes if node.address == device.address]
+        if device.vendor == AMD and _is_usable(look, device, own):
+            findings.gpus.extend(_gpus(look, device, own))
     if not any(device.vendor == AMD for device in devices or ()):
         findings.gpus.extend(_by_node(look, node) for node in nodes)
     if devices is not None or nodes:
         findings.label("gpu_amd_count", len(findings.gpus), "/sys/bus/pci/devices")
     return findings
+
+
+def _is_usable(look: Look, device: PciDevice, nodes: Sequence[Node]) -> bool:
+    """Whether AMD's driver has the device: by its link, or by what only that driver shows."""
+    if device.driver is not None:
+        return device.driver in DRIVERS
+    return bool(nodes) or look.exists(f"{device.path}/mem_info_vram_total")
 
 
 def _gpus(look: Look, device: PciDevice, nodes: Sequence[Node]) -> list[Gpu]:
@@ -97,7 +105,7 @@ def _nodes(look: Look) -> list[Node]:
     for name in look.listing(NODES) or ():
         text = look.text(f"{NODES}/{name}/properties", quiet=(errno.EPERM, *NOT_FOR_THIS_DEVICE))
         properties = _properties(text or "")
-        if not properties.get("simd_count") or properties.get("vendor_id") != AMD:
+        if not properties.get("simd_count") or properties.get("vendor_id", AMD) != AMD:
             continue
         location = properties.get("location_id", 0) & 0xFFFF
         bus, slot, function = location >> 8, location >> 3 & 0x1F, location & 0x7

@@ -6,6 +6,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
 
 import attrs
 
@@ -28,7 +29,7 @@ class Uname:
 
 @attrs.frozen
 class FileStatus:
-    """Owner, type and mode bits, size and change time of a file. Links are not followed."""
+    """Owner, type and mode bits, size and change time of a file. Links are followed."""
 
     uid: int
     gid: int
@@ -45,6 +46,14 @@ class DiskUsage:
     free: int
 
 
+class Run(Protocol):
+    """Runs an argv to its end within its limits (see `programs.run`)."""
+
+    def __call__(
+        self, argv: Sequence[str], *, seconds: float = ..., limit: int = ..., unprivileged: bool = ...
+    ) -> ProgramAnswer: ...
+
+
 @attrs.frozen(kw_only=True)
 class Facades:
     """Everything that a probe may ask beside files. Each may raise OSError.
@@ -59,7 +68,7 @@ class Facades:
     environment: Callable[[str], str | None]
     nvml: Nvml
     http: Callable[[str], HttpAnswer]
-    run: Callable[[Sequence[str]], ProgramAnswer]
+    run: Run
     status: Callable[[str], FileStatus]
     disk_usage: Callable[[str], DiskUsage]
     open_for_write: Callable[[str], None]
@@ -104,7 +113,7 @@ def _affinity() -> Collection[int]:
 
 
 def _status(path: str) -> FileStatus:
-    found = os.lstat(path)
+    found = os.stat(path)  # noqa: PTH116 - paths are strings here
     return FileStatus(
         uid=found.st_uid, gid=found.st_gid, mode=found.st_mode, size=found.st_size, modified=found.st_mtime
     )

@@ -15,28 +15,44 @@ CHIPS = {
     "tegra264": ("Thor", 1100),
 }
 TREES = ("/proc/device-tree", "/sys/firmware/devicetree/base")
+# The same by the board's name, for trees whose `compatible` cannot be read.
+BOARDS = (
+    ("Thor", "tegra264"), ("Orin", "tegra234"), ("Xavier", "tegra194"), ("TX2", "tegra186"), ("TX1", "tegra210"),
+    ("Nano", "tegra210"), ("TK1", "tegra124"),
+)  # fmt: skip
+# What NVIDIA's system for these boards leaves, whatever the tree says.
+RELEASE = "/etc/nv_tegra_release"
 # Nouveau cannot compute on these chips; nvgpu is the driver that can, and needs no file of its own to be trusted.
 FREE_DRIVER = "/sys/module/nouveau"
 
 
 def gpu(look: Look) -> Gpu | None:
     """The integrated GPU of a Jetson; None on every other machine."""
+    chip, source = _chip(look)
+    if source is None or look.exists(FREE_DRIVER):
+        return None
+    name, compute = CHIPS.get(chip or "", (None, None))
+    return Gpu(
+        vendor="nvidia",
+        name=f"NVIDIA {name}" if name is not None else None,
+        compute=compute,
+        unified=True,
+        integrated=True,
+        shared_mb=machine_memory_mb(look),
+        source=source,
+    )
+
+
+def _chip(look: Look) -> tuple[str | None, str | None]:
+    """The chip, and the file that tells that there is one; the release file alone does not tell which."""
     for tree in TREES:
-        compatible = look.text(f"{tree}/compatible") or ""
-        match = re.search(r"nvidia,(tegra[0-9]{3})", compatible)
-        if match is None or match[1] not in CHIPS or look.exists(FREE_DRIVER):
-            continue
-        name, compute = CHIPS[match[1]]
-        return Gpu(
-            vendor="nvidia",
-            name=f"NVIDIA {name}",
-            compute=compute,
-            unified=True,
-            integrated=True,
-            shared_mb=machine_memory_mb(look),
-            source=f"{tree}/compatible",
-        )
-    return None
+        match = re.search(r"nvidia,(tegra[0-9]{3})", look.text(f"{tree}/compatible") or "")
+        if match is not None and match[1] in CHIPS:
+            return match[1], f"{tree}/compatible"
+        model = look.text(f"{tree}/model") or ""
+        if "Jetson" in model:
+            return next((chip for word, chip in BOARDS if word in model), None), f"{tree}/model"
+    return None, RELEASE if look.exists(RELEASE) else None
 
 
 def machine_memory_mb(look: Look) -> int | None:

@@ -24,6 +24,9 @@ COPROCESSOR_CLASS = 0x0B40
 # Drivers that hold a device for a guest: the host cannot use it.
 PASSED_THROUGH = frozenset({"vfio-pci", "pci-stub", "xen-pciback", "pciback"})
 
+# What must have made a card of this vendor when its driver's link cannot be read.
+CARD_DRIVERS = {AMD: "amdgpu", INTEL: "i915"}
+
 NAME_LISTS = ("/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids")
 
 
@@ -107,7 +110,7 @@ def _cards(look: Look) -> list[PciDevice] | None:
             kind=hexadecimal(look, f"{base}/class") or DISPLAY_CLASS << 16,
             vendor=vendor,
             device=hexadecimal(look, f"{base}/device"),
-            driver=look.link_name(f"{base}/driver"),
+            driver=look.link_name(f"{base}/driver") or CARD_DRIVERS.get(vendor),
             numa=numa_node(look, address),
             path=base,
         )

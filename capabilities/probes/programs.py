@@ -5,7 +5,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import attrs
 
@@ -14,6 +14,7 @@ PROGRAM_SECONDS = 3.0
 # A version line needs less; a hook's labels have their own limit.
 OUTPUT_BYTES = 64 * 1024
 # Programs are asked in plain English and find their helpers; nothing of the agent's own environment leaks to them.
+NOBODY = "nobody"
 PLAIN_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "LANG": "C"}
 
 
@@ -26,38 +27,44 @@ class ProgramAnswer:
     errors: str = ""
 
 
-def run(  # noqa: PLR0913 - the limits belong to the call, and all have defaults
-    argv: Sequence[str],
-    *,
-    seconds: float = PROGRAM_SECONDS,
-    limit: int = OUTPUT_BYTES,
-    user: int | None = None,
-    group: int | None = None,
-    environment: Mapping[str, str] = PLAIN_ENVIRONMENT,
+def run(
+    argv: Sequence[str], *, seconds: float = PROGRAM_SECONDS, limit: int = OUTPUT_BYTES, unprivileged: bool = False
 ) -> ProgramAnswer:
-    """Run `argv` to its end. `user` and `group` need root.
+    """Run `argv` to its end; `unprivileged`: as the user nobody, if this process may choose.
 
     Raises OSError when it cannot start or writes more than `limit` bytes to either stream, and TimeoutError (which is
     one) when it takes longer than `seconds`.
     """
-    identity: dict[str, object] = {}
-    if user is not None:
-        identity = {"user": user, "group": group if group is not None else user, "extra_groups": []}
+    user, group = _nobody() if unprivileged else (None, None)
     child = subprocess.Popen(  # noqa: S603 - an argv list, never a shell
         list(argv),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd="/",
-        env=dict(environment),
+        env=PLAIN_ENVIRONMENT,
         start_new_session=True,
-        close_fds=True,
-        **identity,  # pyright: ignore[reportArgumentType, reportCallIssue] - three optional arguments of Popen
+        user=user,
+        group=group,
+        extra_groups=[] if user is not None else None,
     )
     try:
         return _collected(child, time.monotonic() + seconds, limit)
     finally:
         _end(child)
+
+
+def _nobody() -> tuple[int | None, int | None]:
+    """User and group without privileges; none when this process has no privileges to give away."""
+    if getattr(os, "geteuid", lambda: 1)() != 0:
+        return None, None
+    import pwd
+
+    try:
+        entry = pwd.getpwnam(NOBODY)
+    except KeyError as missing:
+        raise OSError(f"there is no user {NOBODY} to run it as") from missing
+    return entry.pw_uid, entry.pw_gid
 
 
 def _collected(child: subprocess.Popen[bytes], deadline: float, limit: int) -> ProgramAnswer:

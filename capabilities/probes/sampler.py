@@ -1,10 +1,13 @@
 """The vitals of this second, for a few file reads: lists are remembered, slow sensors are read rarely.
 
 An agent samples about once a second and may use 0.25 % of a CPU for everything that it does, so there is no NVML here
-(free GPU memory comes with the health check) and no psutil on Linux. Nothing is warned about: `detect` has done that.
+(free GPU memory comes with the health check) and no psutil on Linux. Sensors may ask firmware, which takes milliseconds
+or hangs: they are read in a thread, and a sample holds what it read last. Nothing is warned about: `detect` does that.
 """
 
+import contextlib
 import re
+import threading
 
 from ..values import CapValue
 from . import vitals
@@ -19,6 +22,9 @@ from .reader import Look, Reader
 SLOW_SAMPLES = 10
 # Sensors, batteries and limits appear and vanish rarely: look for them again after so many samples.
 LISTED_SAMPLES = 60
+# What the first sample waits for them, so that it is whole on a healthy machine.
+FIRST_SECONDS = 0.05
+FOREIGN_VITALS = frozenset({"ram_available_mb", "load1_centi", "battery", "battery_percent", "power_source"})
 
 _SIZES = re.compile(
     r"^(MemTotal|MemFree|MemAvailable|Active\(file\)|Inactive\(file\)|SReclaimable):\s*([0-9]{1,15}) ", re.MULTILINE
@@ -30,7 +36,7 @@ _COLUMNS = 8
 
 
 class Sampler:
-    """Keeps what does not change between samples; used by one thread at a time."""
+    """Keeps what does not change between samples; `sample` is called by one thread at a time."""
 
     def __init__(self, reader: Reader, facades: Facades) -> None:
         self._reader = reader
@@ -42,18 +48,16 @@ class Sampler:
         self._supplies: tuple[tuple[str, str], ...] | None = ()
         self._limits: tuple[tuple[str, int, int], ...] = ()
         self._times: tuple[int, int] | None = None
+        self._thread: threading.Thread | None = None
 
     def sample(self) -> dict[str, CapValue]:
-        """The vitals by name; what cannot be read is left out. Also `cpu_busy_permille` since the sample before."""
+        """The vitals by name; what cannot be read is left out. Also `cpu_busy_permille`, since some samples before."""
         if not self._linux:
-            vital = ("ram_available_mb", "load1_centi", "battery", "battery_percent", "power_source")
-            return {key: value for key, value in self._facades.foreign().items() if key in vital}
-        look = Look(self._reader, Findings("vitals"))
-        if self._samples % LISTED_SAMPLES == 0:
-            self._list(look)
+            return {key: value for key, value in self._facades.foreign().items() if key in FOREIGN_VITALS}
         if self._samples % SLOW_SAMPLES == 0:
-            self._slow = self._slow_vitals(look)
+            self._refresh(listed=self._samples % LISTED_SAMPLES == 0)
         self._samples += 1
+        look = Look(self._reader, Findings("vitals"))
         found = dict(self._slow)
         load = vitals.load(look)
         if load is not None:
@@ -65,25 +69,36 @@ class Sampler:
             found["ram_available_mb"] = available
         return found
 
+    def _refresh(self, *, listed: bool) -> None:
+        """Read slow things in a thread; the first sample waits a moment for it. While one hangs there are no more."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        self._thread = threading.Thread(target=self._read_slow, args=(listed,), name="shoal-sensors", daemon=True)
+        with contextlib.suppress(RuntimeError):
+            self._thread.start()
+            self._thread.join(FIRST_SECONDS if self._samples == 0 else 0)
+
+    def _read_slow(self, listed: bool) -> None:  # noqa: FBT001 - a thread's argument
+        look = Look(self._reader, Findings("vitals"))
+        if listed:
+            self._list(look)
+        vitals.power(look, self._supplies)
+        found = look.findings.vitals
+        for key, value in (
+            ("thermal_max_celsius", vitals.hottest(look, self._sensors)),
+            ("cpu_busy_permille", self._busy_permille(look)),
+        ):
+            if value is not None:
+                found[key] = value
+        self._slow = found
+
     def _list(self, look: Look) -> None:
         self._sensors = vitals.sensors(look)
         self._supplies = vitals.supplies(look)
         groups = locate(look)
         version, _ = groups.of("memory")
-        self._limits = tuple(
-            (level.path.rpartition("/")[0], version, level.limit) for level in memory_levels(look, groups)
-        )
-
-    def _slow_vitals(self, look: Look) -> dict[str, CapValue]:
-        vitals.power(look, self._supplies)
-        found = look.findings.vitals
-        heat = vitals.hottest(look, self._sensors)
-        if heat is not None:
-            found["thermal_max_celsius"] = heat
-        busy = self._busy_permille(look)
-        if busy is not None:
-            found["cpu_busy_permille"] = busy
-        return found
+        levels = memory_levels(look, groups)
+        self._limits = tuple((level.path.rpartition("/")[0], version, level.limit) for level in levels)
 
     def _busy_permille(self, look: Look) -> int | None:
         """The share of time that the processors were not idle since the call before; None at the first."""

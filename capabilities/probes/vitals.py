@@ -16,6 +16,9 @@ POWER = "/sys/class/power_supply"
 # Zones without a sensor say 0, -274000 or a trip point of -32768000; no running chip is colder or hotter than this (C).
 COLDEST, HOTTEST = 1, 150
 
+# A battery that is better than its design says up to this; more is junk.
+FULLEST_PERCENT = 110
+
 # Hardware monitors inside a processor, for systems whose thermal zones do not show it.
 PROCESSOR_MONITORS = frozenset({"coretemp", "k10temp", "zenpower", "cpu_thermal", "soc_thermal"})
 
@@ -163,7 +166,7 @@ def _charge(look: Look, batteries: list[str]) -> int | None:
         if len(batteries) == 1 and known:
             now, full = known[0]
     capacities = [look.integer(f"{base}/capacity", quiet=NOT_FOR_THIS_DEVICE) for base in batteries]
-    percents = [value for value in capacities if value is not None and 0 <= value <= 100]
+    percents = [min(100, value) for value in capacities if value is not None and 0 <= value <= FULLEST_PERCENT]
     if full and (len(batteries) > 1 or not percents):
         return max(0, min(100, now * 100 // full))
     return sum(percents) // len(percents) if percents else None

@@ -240,7 +240,7 @@ class Pretend:
                 body = None
         return HttpAnswer(status=answer["status"], json=body)
 
-    def _run(self, argv):
+    def _run(self, argv, **limits):
         name = argv[0].rpartition("/")[2]
         answer = self.given.get("cmd:" + " ".join([name, *argv[1:]]), {"errno": "ENOENT"})
         if isinstance(answer, str):

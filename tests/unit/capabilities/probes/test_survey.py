@@ -148,5 +148,6 @@ def test_sample_reads_lists_once_and_slow_sensors_rarely(pretend):
     assert len(reads) <= 6
     machine.reader._entries["/proc/stat"] = "cpu  150 0 150 900 0 0 0 0 0 0\n"
     for _ in range(SLOW_SAMPLES - 1):
-        last = sampler.sample()
-    assert last["cpu_busy_permille"] == 500
+        sampler.sample()
+    sampler._thread.join()
+    assert sampler.sample()["cpu_busy_permille"] == 500
