@@ -19,6 +19,10 @@ UNIFIED = "unified"
 """The memory topology in which GPU and CPU share their memory."""
 
 
+NO_SHORTAGE_MB = 1 << 40
+"""What a node may have of which neither total nor free memory is known."""
+
+
 class Status(enum.StrEnum):
     """Whether the node can be judged at all."""
 
@@ -95,7 +99,8 @@ def _allocatable(node: NodeFacts) -> int:
 def _allocatable_at_best(node: NodeFacts) -> int:
     if node.resources is None or node.resources.free_known or node.allocatable_mb_cached > 0:
         return _allocatable(node)
-    return _computed(node, node.resources.ram_total_mb)
+    total = node.resources.ram_total_mb
+    return _computed(node, total) if total > 0 else NO_SHORTAGE_MB
 
 
 def _computed(node: NodeFacts, free_mb: int) -> int:

@@ -53,15 +53,17 @@ def find_suitable_nodes(
     With a `count` of two and more, or a spread, the answer is exactly `count` nodes that lie to each other as asked,
     or none; `limit` then has no effect.
     """
+    found = [0] * (1 + len(options.fallbacks))
     for place, asked in enumerate((requirement, *options.fallbacks)):
         situation = Situation(
             Task(requirement=asked), now=now, options=options, query=True, capabilities_of=view.capabilities_of
         )
         query = _Query(view, situation, asked)
-        nodes, matching = query.set_of_nodes() if options.asks_for_a_set else query.first(limit)
-        if nodes:
-            return Found(nodes=nodes, matching=matching, fallback=place - 1 if place else None, isolated=view.isolated)
-    return Found(nodes=(), matching=0, isolated=view.isolated)
+        nodes, found[place] = query.set_of_nodes() if options.asks_for_a_set else query.first(limit)
+        if nodes or (found[place] and not options.asks_for_a_set):
+            taken = place - 1 if place else None
+            return Found(nodes=nodes, matching=found[place], fallback=taken, isolated=view.isolated)
+    return Found(nodes=(), matching=found[0], isolated=view.isolated)
 
 
 class _Query:
