@@ -201,9 +201,8 @@ class Agent:
 
     def identity(self, identity: Identity) -> None:
         save_identity(self._state, identity)
-        if identity.node_id != self._identity.node_id:
-            self.roster.moved_here(identity.node_id)
         self._identity = identity
+        self.roster.identity(identity.node_id)
 
 
 def main(config: Config) -> int:

@@ -13,13 +13,13 @@ import attrs
 from ..gossip.effects import Change, Changed
 from ..gossip.member import Member, SectionKind, State
 from ..gossip.vitals import Vitals
-from ..placement.nodes import NodeRecord, NodeState, NodeVitals
+from ..placement.nodes import NodeRecord, NodeState, NodeVitals, Schedulable
 from ..placement.view import View
 from .config_values import address_text
 from .payloads import PayloadError, RecordPayload, SchedulePayload
 from .watchers import NodeEvent, Watchers
 
-_SECTION_EVENTS = {kind: kind.name.lower() for kind in SectionKind}
+_SECTION_EVENTS: dict[int, str] = {kind: kind.name.lower() for kind in SectionKind}
 _EVENTS = {
     Change.JOINED: "joined",
     Change.SUSPECTED: "suspected",
@@ -51,12 +51,18 @@ class Roster:
         self.view = View.of((), here=here.hex())
         self.watchers = Watchers()
         self._member = member
-        # What each node's sections decoded to, by (generation, version): vitals change often, records do not.
-        self._decoded: dict[str, dict[int, tuple[tuple[int, int], dict[str, Any]]]] = {}
+        # What each node's sections decoded to, and of which version: vitals change often, records do not.
+        self._decoded: dict[str, dict[int, tuple[tuple[int, int, bytes], dict[str, Any]]]] = {}
 
-    def moved_here(self, here: bytes) -> None:
-        """This node took another id: the deciding node of the view changes with it."""
+    def identity(self, here: bytes) -> None:
+        """We became another generation, or after a conflict another node: gossip tells only of others' changes."""
+        old = self.view.here
+        if here.hex() == old:
+            self.changed(Changed(here, Change.REPLACED))
+            return
         self.view = View.of(self.view.records, here=here.hex(), isolated=self.view.isolated)
+        self.changed(Changed(bytes.fromhex(old), Change.FORGOTTEN))
+        self.changed(Changed(here, Change.JOINED))
 
     def changed(self, change: Changed) -> None:
         node_id = change.node_id.hex()
@@ -82,9 +88,7 @@ class Roster:
 
     def _event_name(self, change: Changed) -> str:
         if change.what is Change.SECTION:
-            return (
-                _SECTION_EVENTS.get(SectionKind(change.section), "section") if change.section in _KINDS else "section"
-            )
+            return _SECTION_EVENTS.get(change.section or 0, "section")
         return _EVENTS[change.what]
 
     def _record(self, node_id: str, member: Member) -> NodeRecord:
@@ -94,7 +98,7 @@ class Roster:
             decode = _DECODERS.get(kind)
             if decode is None:
                 continue
-            version = (section.generation, section.version)
+            version = (section.generation, section.version, section.digest)
             held = known.get(kind)
             if held is None or held[0] != version:
                 held = known[kind] = (version, decode(section.payload))
@@ -145,13 +149,13 @@ def _record_fields(payload: bytes) -> dict[str, Any]:
 
 
 def _schedule_fields(payload: bytes) -> dict[str, Any]:
+    """A node that says about new work what we cannot read gets none."""
     try:
         return attrs.asdict(SchedulePayload.decode(payload))
-    except PayloadError:
-        return {}
+    except PayloadError as error:
+        return {"schedulable": Schedulable.CORDONED, "error": str(error)}
 
 
-_KINDS = frozenset(SectionKind)
 _DECODERS: dict[int, Callable[[bytes], dict[str, Any]]] = {
     SectionKind.RECORD: _record_fields,
     SectionKind.SCHEDULE: _schedule_fields,
