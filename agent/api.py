@@ -125,7 +125,10 @@ class Query:
 
 @attrs.frozen(kw_only=True)
 class Command:
-    """A call that may wait, until its own deadline at most. `then` runs once its answer has been sent."""
+    """A call that may wait, until its own deadline at most.
+
+    `then` runs once its answer has been sent, or its client is gone; not when it failed.
+    """
 
     name: str
     level: Level = Level.ADMIN

@@ -151,10 +151,14 @@ def _text(about: str) -> Setting:
     return Setting(kinds.text, help=about)
 
 
+def _path(about: str) -> Setting:
+    return Setting(kinds.path, help=about)
+
+
 SETTINGS: Mapping[str, Mapping[str, Setting]] = {
     "node": {
         "name": Setting(kinds.name_or_empty, help="name of this node; the host name when empty"),
-        "state_dir": _text("where identity and labels are kept; nothing is kept when empty"),
+        "state_dir": _path("where identity and labels are kept; nothing is kept when empty"),
         "leave_on_stop": _switch("leave the cluster when stopped"),
     },
     "gossip": {
@@ -163,11 +167,11 @@ SETTINGS: Mapping[str, Mapping[str, Setting]] = {
         "seeds": Setting(kinds.seeds, kinds.list_from_text, "address of a node to join; may be repeated", "--join"),
         "profile": Setting(kinds.one_of("lan", "wan", "local"), help="timings: lan, wan or local"),
         "cluster": Setting(kinds.name, help="name of the cluster; others are ignored"),
-        "key_file": _text("file with the cluster's keys; no encryption when empty"),
+        "key_file": _path("file with the cluster's keys; no encryption when empty"),
         "allow_plaintext": _switch("gossip without a key on an address that others reach"),
     },
     "api": {
-        "socket": _text("path of the local socket"),
+        "socket": _path("path of the local socket"),
         "group": _text("group that may use the local socket"),
     },
     "log": {
@@ -182,8 +186,8 @@ SETTINGS: Mapping[str, Mapping[str, Setting]] = {
     },
     "detect": {
         "enabled": _switch("detect this machine; else the record is only arch, os and the labels given", "--detect"),
-        "labels_dir": _text("directory of files with further labels"),
-        "probes_dir": _text("directory of programs that print further labels"),
+        "labels_dir": _path("directory of files with further labels"),
+        "probes_dir": _path("directory of programs that print further labels"),
     },
 }
 _ALL_SECTIONS = (*SETTINGS, "labels")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ..capabilities.errors import ValueRefused
@@ -38,6 +39,15 @@ def text(value: object) -> str:
     if isinstance(value, str) and "\0" not in value:
         return value
     raise UnfitValue("expected a string")
+
+
+def path(value: object) -> str:
+    """A path; a leading `~` is the home of the user who runs the agent."""
+    given = text(value)
+    try:
+        return str(Path(given).expanduser()) if given.startswith("~") else given
+    except RuntimeError:
+        raise UnfitValue(f"expected a path; the home of {given!r} is not known") from None
 
 
 def name(value: object) -> str:

@@ -215,24 +215,30 @@ class Connection:
             nursery.start_soon(self._fly, flight, lambda: call.run(request), call)
 
     async def _fly(self, flight: InFlight, run: Callable[[], Awaitable[Any]], command: Command | None = None) -> None:
-        """Run one command or stream to its end and send how it ended."""
+        """Run one command or stream to its end and send how it ended.
+
+        What comes after a command (`then`) also comes after one that its client or deadline ended: it had begun.
+        """
+        then = None if command is None else command.then
         answer: Any = None
         try:
             with flight.scope:
                 answer = await run()
             if flight.scope.cancelled_caught:
                 self._fail(flight.request_id, flight.ended_early())
-                return
-            self._put({"id": flight.request_id, "ok": answer or {}})
-            if command is not None and command.then is not None:
-                command.then(self._api.backend)
+            else:
+                self._put({"id": flight.request_id, "ok": answer or {}})
         except ShoalError as error:
+            then = None
             self._fail(flight.request_id, error)
         except Exception:
+            then = None
             log.exception("api.call_failed", request=flight.request_id)
             self._fail(flight.request_id, Internal(_OUR_FAULT))
         finally:
             del self._flights[flight.request_id]
+            if then is not None:
+                then(self._api.backend)
 
     async def _put_answer(self, asked: RequestId, answer: dict[str, Any] | Pages) -> None:
         if not isinstance(answer, Pages):

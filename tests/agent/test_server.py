@@ -196,6 +196,19 @@ async def test_leave_answers_before_the_agent_stops(connect, backend):
         assert backend.log == ["leave", "stop"]
 
 
+async def test_an_agent_that_began_to_leave_stops_although_its_client_went(connect, backend):
+    async def leave():
+        backend.log.append("leave")
+        await backend.gate.wait()
+
+    backend.leave = leave
+    async with connect() as wire:
+        await wire.send({"id": 1, "call": "leave"})
+        await trio.testing.wait_all_tasks_blocked()
+    await trio.testing.wait_all_tasks_blocked()
+    assert backend.log == ["leave", "stop"]
+
+
 async def test_levels_are_asked_before_arguments(connect, monkeypatch):
     monkeypatch.setattr(server.os, "getuid", lambda: 12345)
     monkeypatch.setattr("shoal.agent.peer._linux_peer", lambda _: (77, frozenset({77})))

@@ -9,7 +9,7 @@ from shoal.agent.errors import BadConfiguration
 PATHS = [(section, key) for section, keys in SETTINGS.items() for key in keys]
 SCALARS = st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=20)
 VALUES = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.text(max_size=5), SCALARS, max_size=2)
-WORDS = st.text("127.0:[]localhst,/-_ax", max_size=24)
+WORDS = st.text("~127.0:[]localhst,/-_ax", max_size=24)
 
 
 def refused(build):

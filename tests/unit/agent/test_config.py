@@ -140,6 +140,11 @@ def test_text_of_flags_becomes_typed_values(tmp_path):
     assert config.gossip.bind == ("::1", 7931)
 
 
+def test_a_path_may_begin_at_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/she")
+    assert Config.of({"node": {"state_dir": "~/shoal"}}).node.state_dir == "/home/she/shoal"
+
+
 def test_a_named_file_stands_alone_and_must_exist(write, tmp_path):
     write("[log]\nlevel = 'error'\n", "conf.d/a.toml")
     write("", "one.toml")
