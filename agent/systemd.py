@@ -6,6 +6,9 @@ from collections.abc import Mapping
 
 import trio
 
+# A manager that is busy must still get READY: without it the start counts as failed. The others can be missed.
+READY_SECONDS = 1.0
+
 
 class Notifier:
     """Tells the service manager how we are; a no-op when no service manager asked."""
@@ -15,7 +18,7 @@ class Notifier:
         self._watchdog = _interval(environment)
 
     def ready(self, status: str) -> None:
-        self._tell(f"READY=1\nSTATUS={status}")
+        self._tell(f"READY=1\nSTATUS={status}", within=READY_SECONDS)
 
     def reloading(self, now_us: int) -> None:
         """Type=notify-reload wants the monotonic time of the reload in microseconds; `ready` ends it."""
@@ -32,13 +35,13 @@ class Notifier:
             self._tell("WATCHDOG=1")
             await trio.sleep(self._watchdog)
 
-    def _tell(self, message: str) -> None:
+    def _tell(self, message: str, within: float = 0.0) -> None:
         if not self._address:
             return
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-                sock.setblocking(False)
+                sock.settimeout(within)
                 sock.sendto(message.encode(), address)
         except OSError:
             pass  # a service manager that does not listen must not stop the service

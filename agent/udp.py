@@ -19,6 +19,8 @@ DRAIN = 64
 RECEIVE_BYTES = 2048
 # Room for a burst of a few hundred packets while the loop is busy with something else.
 RECEIVE_BUFFER = 1 << 20
+# Connections that wait to be accepted: a join storm must not be refused by the kernel.
+BACKLOG = 128
 # An ephemeral port that is free for UDP may be taken for TCP; another pair is tried this often.
 PAIR_TRIES = 16
 
@@ -84,14 +86,14 @@ def bind_pair(host: str, port: int) -> tuple[UdpSocket, socket.socket]:
     for attempt in range(PAIR_TRIES):
         udp = _bound(host, port, socket.SOCK_DGRAM)
         try:
-            tcp = _bound(host, udp.getsockname()[1], socket.SOCK_STREAM)
+            return UdpSocket(udp), _bound(host, udp.getsockname()[1], socket.SOCK_STREAM)
         except AddressInUse:
             udp.close()
-            if port == 0 and attempt < PAIR_TRIES - 1:
-                continue
+            if port != 0 or attempt == PAIR_TRIES - 1:
+                raise
+        except AddressUnusable:
+            udp.close()
             raise
-        tcp.listen(128)
-        return UdpSocket(udp), tcp
     raise AddressInUse(f"{host}:{port}")
 
 
@@ -107,6 +109,8 @@ def _bound(host: str, port: int, kind: socket.SocketKind) -> socket.socket:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
         sock.setblocking(False)
         sock.bind((host, port))
+        if kind == socket.SOCK_STREAM:
+            sock.listen(BACKLOG)
     except OSError as error:
         sock.close()
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
