@@ -12,6 +12,7 @@ from .effects import Purpose
 from .frames import PAYLOAD_BYTES
 from .member import Address, Claim
 from .messages import ANYONE, Ack, Flag, Ping, PingRequest
+from .probe import patience
 from .relay import VitalsRelay
 from .selfrules import SelfRules
 from .spread import Spread
@@ -87,7 +88,8 @@ class Answers:
         claim = entry.claim
         aim = wire.aim(claim.node_id, claim.generation, claim.rank, claim.incarnation)
         core.send(b"".join((core.opening(wire.PING, mine, now), aim, core.me.vitals or b"")), entry.claim.address)
-        core.wake(Purpose.RELAY, request.wait_ms / 1000, number=mine)
+        # As soon as we would give up ourselves: when TCP is refused too, the round need not wait any longer.
+        core.wake(Purpose.RELAY, min(request.wait_ms / 1000, patience(core, entry)), number=mine)
 
     def pass_on(self, ack: Ack, now: float) -> bool:
         """Whether this ack was for a ping that we sent for another, who gets it now, even when it is late."""

@@ -23,6 +23,7 @@ _AT_ONCE = 3  # seeds asked in parallel
 _MOST_REMEMBERED = 3  # remembered addresses of one try
 _ASK_SECONDS = 5.0
 _BUSY_PAUSE = (0.05, 0.15)
+_REDIRECT = -1  # number of the timer of that pause
 _FIRST_PAUSE = 0.5  # doubles at each vain try, up to the retry interval
 
 
@@ -40,6 +41,7 @@ class Joiner:
         self.joined = False
         self._asked: dict[int, tuple[Address, int]] = {}
         self._waiting: list[Address] = []
+        self._redirected: list[Address] = []
         self._number = 0
         self._tries = 0
         self._retry_armed = False
@@ -88,9 +90,11 @@ class Joiner:
 
     def retry(self, number: int) -> None:
         """A pause is over."""
-        if number != self._number:
+        if number == _REDIRECT:
+            self._waiting += self._redirected
+            self._redirected = []
             self._ask_next()
-        elif self._retry_armed:
+        elif self._retry_armed and number == self._number:
             self._retry_armed = False
             if not self.joined:
                 self._core.emit(ResolveSeeds())
@@ -100,7 +104,8 @@ class Joiner:
             address = self._waiting.pop(0)
             if address != self._core.address and not self._is_member(address):
                 self._ask(address, 0)
-        if not self._asked and not self._waiting and not self.joined and not self._retry_armed:
+        busy = self._asked or self._waiting or self._redirected or self._retry_armed
+        if not busy and not self.joined:
             self._tries += 1
             pause = min(self._core.settings.retry_interval, _FIRST_PAUSE * 2 ** min(self._tries, 16))
             self._number += 1
@@ -158,7 +163,9 @@ class Joiner:
     def _redirect(self, reply: Busy) -> None:
         """Ask one of the members that it named, after a moment and without back-off."""
         core = self._core
-        offered = [row.claim.address for row in reply.items.rows if row.claim.address is not None]
-        self._waiting.insert(0, core.chance.choice(offered or self.seeds))
-        low, high = _BUSY_PAUSE
-        core.wake(Purpose.JOIN, low + (high - low) * core.chance.random(), number=-1)
+        named = [row.claim.address for row in reply.items.rows]
+        offered = [address for address in named if address is not None and address != core.address]
+        if offered or self.seeds:
+            self._redirected.append(core.chance.choice(offered or self.seeds))
+            low, high = _BUSY_PAUSE
+            core.wake(Purpose.JOIN, low + (high - low) * core.chance.random(), number=_REDIRECT)

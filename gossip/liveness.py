@@ -123,7 +123,7 @@ class Liveness:
         if claim is not held.claim:
             self._settle(entry, held.claim, now, age)
         core.table.touch(entry, now)
-        if heads != held.heads:
+        if heads != held.heads or claim.generation != held.claim.generation:
             self._sections.noticed(entry, via, now)
         if entry.pending:
             self._warn(entry, now)

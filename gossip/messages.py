@@ -6,8 +6,7 @@ Sync -> Synced or Busy, Push -> Pushed, Pull -> Pulled or Busy, Ping -> Ack.
 
 from __future__ import annotations
 
-import enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from .member import Address, Claim, Rank, Section
 
@@ -15,20 +14,20 @@ ANYONE = bytes(16)
 """The target of a ping to an address of which only that is known, such as a seed's."""
 
 
-class Flag(enum.IntFlag):
-    """Bits of a ping or an ack."""
+class Flag:
+    """Bits of a ping, an ack or a sync; plain integers, because every packet tests them."""
 
-    QUIET_TABLE = 1
+    QUIET_TABLE: Final = 1
     """The sender's table has been unchanged for twice the spread time."""
-    QUIET_BUCKET = 2
+    QUIET_BUCKET: Final = 2
     """So has the bucket that this packet carries."""
-    YOUNG = 4
+    YOUNG: Final = 4
     """The sender's table gained a member in the last seconds."""
-    RELAYED = 8
+    RELAYED: Final = 8
     """The ack was asked for by a relay, which passes it on: sender is the target, source is the relay."""
-    VITALS = 16
+    VITALS: Final = 16
     """The sender's vitals follow the fixed part."""
-    JOINING = 32
+    JOINING: Final = 32
     """A sync of a node that knows nobody yet: send everything."""
 
 

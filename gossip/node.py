@@ -118,6 +118,16 @@ class Node:
     def counters(self) -> Mapping[str, int]:
         return self._core.counters
 
+    @property
+    def alive(self) -> int:
+        """How many members are shown alive, this node included; in constant time."""
+        return self._core.table.size - len(self._core.table.suspects)
+
+    @property
+    def suspected(self) -> int:
+        """How many members are shown suspect; in constant time."""
+        return len(self._core.table.suspects)
+
     def members(self) -> Iterator[Member]:
         """All that are shown, this node among them; tombstones are not."""
         return (entry.member() for entry in self._core.table if not entry.ghost)
@@ -289,7 +299,10 @@ class Node:
     def _obey(self, message: Message, source: Address, size: int, now: float) -> None:
         core = self._core
         relayed = isinstance(message, Ack) and bool(message.flags & Flag.RELAYED)
-        place = None if relayed else message.items.address or source
+        # A ping request's address is its target's.
+        place = source if isinstance(message, PingRequest) else message.items.address or source
+        if relayed:
+            place = None
         outdated = self._intake.hear(message.sender, place, message.items, now).outdated
         match message:
             case Ping():

@@ -38,6 +38,16 @@ _RECENT_SECONDS = 10.0  # a relay heard this recently is the better one
 _SKIPPED_DRAWS = 8  # draws of one tick that may fall on targets already in flight
 
 
+def patience(core: Core, entry: Entry) -> float:
+    """Seconds to wait for the direct ack of a member: as its round trips were, within bounds."""
+    settings = core.settings
+    wait = settings.probe_timeout
+    if entry.rtt is not None:
+        wait = entry.rtt + 4 * entry.rtt_spread
+        wait = min(max(wait, _SHORTEST_DIRECT * settings.probe_timeout), _LONGEST_DIRECT * settings.probe_timeout)
+    return min(wait, _DIRECT_SHARE * settings.probe_interval) * core.health.stretch
+
+
 class Probe:
     """One round: what was asked, what was answered."""
 
@@ -102,7 +112,7 @@ class Prober:
         probe = Probe(core.request_id(), target, entry.claim.generation, now)
         self._probes[probe.request] = self._in_flight[target] = probe
         core.send(self.ping(entry, probe.request, now), entry.claim.address)
-        core.wake(Purpose.DIRECT, self._patience(entry), number=probe.request)
+        core.wake(Purpose.DIRECT, patience(core, entry), number=probe.request)
 
     def ping(self, entry: Entry, request: int, now: float) -> bytes:
         """A ping to a member, with news and others' vitals in what is left of the packet."""
@@ -117,15 +127,6 @@ class Prober:
         body = [*first, *self._spread.fill(room)]
         room -= sum(map(len, body[len(first) :]))
         return body + self._relay.fill(room, now)
-
-    def _patience(self, entry: Entry) -> float:
-        """Seconds to wait for the direct ack."""
-        settings = self._core.settings
-        wait = settings.probe_timeout
-        if entry.rtt is not None:
-            wait = entry.rtt + 4 * entry.rtt_spread
-            wait = min(max(wait, _SHORTEST_DIRECT * settings.probe_timeout), _LONGEST_DIRECT * settings.probe_timeout)
-        return min(wait, _DIRECT_SHARE * settings.probe_interval) * self._core.health.stretch
 
     def direct_over(self, request: int, now: float) -> None:
         """No direct ack yet: ask others, and TCP."""

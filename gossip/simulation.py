@@ -298,14 +298,10 @@ class Cluster:
         member = self.machines[observer].node.member(self.machines[subject].identity.node_id)
         return None if member is None else member.state
 
-    def alive_counts(self) -> list[int]:
-        """How many members each running machine shows alive, itself included."""
-        return [sum(member.state is State.ALIVE for member in machine.node.members()) for machine in self.running()]
-
     def complete(self) -> bool:
-        """Whether every running machine shows exactly the running ones alive."""
+        """Whether every running machine shows as many members alive as run."""
         count = len(self.running())
-        return all(alive == count for alive in self.alive_counts())
+        return all(machine.node.alive == count for machine in self.running())
 
     def of(self, *what: Change) -> list[Happening]:
         return [happening for happening in self.happenings if happening.what in what]

@@ -211,8 +211,9 @@ class Syncer:
         joining = bool(message.flags & Flag.JOINING)
         if not message.items.cursor and self._busy(joining=joining, now=now):
             core.count("syncs refused busy")
-            offered = [core.table.get(node) for node in core.table.live.sample(core.chance, _OFFERED)]
-            return wire.message(wire.BUSY, core.speaker, [core.table.packed(e) for e in offered if e is not None])
+            drawn = [core.table.get(node) for node in core.table.live.sample(core.chance, _OFFERED + 1)]
+            offered = [e for e in drawn if e is not None and e.node_id != message.sender.node_id]
+            return wire.message(wire.BUSY, core.speaker, map(core.table.packed, offered[:_OFFERED]))
         core.count("joins served" if joining else "syncs served")
         differing = set(range(items.BUCKETS))
         if not joining:
