@@ -47,6 +47,11 @@ class Outbox:
         while self.full:
             await self._waiting.park()
 
+    async def drained(self) -> None:
+        """Wait until nothing is queued: a client that says no more may still read."""
+        while self._queue:
+            await self._waiting.park()
+
     async def run(self) -> None:
         """Write what is queued, until cancelled."""
         while True:
@@ -68,8 +73,7 @@ class Outbox:
             self._queue.popleft()
         else:
             self._queue[0] = first[sent:]
-        if not self.full:
-            self._waiting.unpark_all()
+        self._waiting.unpark_all()
 
     def _send(self, data: memoryview) -> int:
         try:

@@ -160,12 +160,14 @@ class Connection:
             except OSError:
                 return
             if not data:
+                await self._outbox.drained()
                 return
             self._reader.feed(data)
             try:
                 await self._answer_all(nursery)
             except BadFrame as error:
                 self._fail(None, error)
+                await self._outbox.drained()
                 return
 
     async def _answer_all(self, nursery: trio.Nursery) -> None:
@@ -181,7 +183,7 @@ class Connection:
         asked: RequestId | None = None
         try:
             asked = request_id(message)
-            name, arguments = message.get("call"), message.get("args", {})
+            name, arguments = message.get("call"), message.get("args")
             control = CONTROLS.get(name) if isinstance(name, str) else None
             if control is not None:
                 self._put({"id": asked, "ok": control(self._flights, arguments)})
@@ -203,7 +205,7 @@ class Connection:
             raise UsageError(f"the request id {asked!r} is in use by a call that is not answered yet")
         if len(self._flights) >= IN_FLIGHT:
             raise Busy(f"{IN_FLIGHT} calls of this connection wait already", retry_ms=100)
-        arguments, credit = message.get("args", {}), None
+        arguments, credit = message.get("args"), None
         if isinstance(call, Stream):
             arguments, credit = take_credit(arguments)
         request = self._api.request(call, arguments, self._caller.level)

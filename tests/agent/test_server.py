@@ -189,6 +189,18 @@ async def test_a_client_that_does_not_read_costs_a_bounded_queue(connect, backen
             count += "more" not in await wire.receive()
 
 
+async def test_a_client_that_says_no_more_still_gets_its_answers(connect, backend, make_node):
+    backend.view = backend.view.of([make_node(number) for number in range(3000)], here=backend.node_id)
+    async with connect() as wire:
+        await wire.send({"id": 1, "call": "members"})
+        await wire.stream.send_eof()
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        count = 0
+        while (reply := await wire.receive()) is not None:
+            count += len(reply["ok"]["nodes"])
+        assert count == 3000
+
+
 async def test_leave_answers_before_the_agent_stops(connect, backend):
     async with connect() as wire:
         assert (await wire.ask("leave"))["ok"] == {}
