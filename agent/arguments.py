@@ -38,7 +38,7 @@ def check_arguments(declared: Sequence[Argument], given: object) -> dict[str, An
     Raises:
         BadArgument: one is missing, unknown, or not what its check wants.
     """
-    found = {} if given is None else _map(given, "args")
+    found: Mapping[str, Any] = {} if given is None else _map(given, "args")
     checked: dict[str, Any] = {}
     used = 0
     for argument in declared:

@@ -1,5 +1,6 @@
 """The server over a real Unix socket: hello, pipelining, deadlines, limits, errors."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -256,3 +257,21 @@ async def test_descriptors_and_tasks_end_with_their_connection(connect, serving)
 async def test_credit_for_an_ended_stream_is_no_error(connect):
     async with connect() as wire:
         assert (await wire.ask("credit", {"stream": 9, "add": in_flight._CREDIT}))["ok"] == {}
+
+
+async def test_any_messages_get_typed_answers_and_leave_the_server_as_it_was(connect, serving):
+    chance = random.Random(20)
+    names = [*serving.names, *in_flight.CONTROLS, "nonsense", 7, None]
+    values = [None, True, 0, -1, 2**63, 1.5, "", "n1", b"x", [], ["a"], [1], {}, {"a": 1}, {"n": {"n": 1}}]
+    keys = ["labels", "states", "requirement", "limit", "members", "node", "addresses", "keys", "stream", "id", "odd"]
+    async with connect() as wire:
+        for number in range(400):
+            args = {key: chance.choice(values) for key in chance.sample(keys, chance.randrange(4))}
+            message = {"id": number, "call": chance.choice(names), "args": chance.choice([args, args, None, 7])}
+            await wire.send(message | {"deadline_ms": 1})
+            reply = await wire.receive()
+            assert ("ok" in reply) != ("err" in reply)
+            assert reply.get("err", {}).get("kind") != "internal", message
+    async with connect() as wire:
+        assert "ok" in await wire.ask("version")
+    assert "internal" not in serving.counters
