@@ -1,5 +1,6 @@
 """This node's own record: detected once, the operator's labels over it, published whenever it changes."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
@@ -7,13 +8,14 @@ import structlog
 import trio
 
 from ..capabilities import survey
-from ..capabilities.errors import CapabilityError
+from ..capabilities.errors import CapabilityError, RecordError
 from ..capabilities.probes.findings import DetectWarning
 from ..capabilities.record import NodeCapabilities
 from ..capabilities.values import CapValue, check_key, check_value
+from ..gossip.errors import GossipError
 from ..gossip.vitals import Vitals
 from .config import DetectConfig
-from .errors import BadArgument, Refused
+from .errors import BadArgument, Refused, ShoalError
 from .payloads import RecordPayload
 from .state import StateDirectory
 from .vitals import pretended, row
@@ -48,7 +50,12 @@ class Surveyor:
 
     async def detect(self) -> None:
         """Detect this machine, in a thread; of a pretended node's machine only architecture and system are taken."""
-        found = await trio.to_thread.run_sync(survey.detect, abandon_on_cancel=True)
+        config = self._config
+        directories = survey.Directories(config.labels_dir or None, config.probes_dir or None)
+        if not config.enabled:
+            directories = survey.Directories(None, None)
+        survey_it = functools.partial(survey.detect, directories=directories)
+        found = await trio.to_thread.run_sync(survey_it, abandon_on_cancel=True)
         self._base = found.record
         self.warnings = found.warnings
         if not self._config.enabled:
@@ -72,14 +79,19 @@ class Surveyor:
         return dict(sorted((self._configured | self._set).items()))
 
     def payload(self) -> bytes:
-        return RecordPayload(self._name, self._version, self.record).encode()
+        """The record as it is spread. Raises Refused when it is too big for that."""
+        try:
+            return RecordPayload(self._name, self._version, self.record).encode()
+        except RecordError as error:
+            raise Refused(str(error), hint="use fewer or shorter labels") from error
 
     def set_labels(self, labels: Mapping[str, CapValue], publish: Callable[[bytes], None]) -> None:
         """Set labels at run time, all or none: checked, then published, then stored.
 
         Raises:
             BadArgument: a key or value that no record may have.
-            SectionTooLarge: the record would be too big to spread.
+            Refused: the record would be too big to spread.
+            StateUnusable: they cannot be stored; then they are taken back.
         """
         try:
             for key, value in labels.items():
@@ -105,13 +117,17 @@ class Surveyor:
 
     def _change(self, labels: dict[str, CapValue], publish: Callable[[bytes], None]) -> None:
         before, self._set = self._set, labels
+        published = False
         try:
             publish(self.payload())
-        except Exception:
+            published = True
+            if self._state is not None:
+                self._state.save(_LABELS, labels)
+        except (ShoalError, GossipError):
             self._set = before
+            if published:
+                publish(self.payload())
             raise
-        if self._state is not None:
-            self._state.save(_LABELS, self._set)
 
     def _why_not(self, key: str) -> str:
         if key in self._configured:
