@@ -5,7 +5,6 @@ temporary directory and in child processes that are ended by pid, also on Ctrl-C
 """
 
 import contextlib
-import os
 import platform
 import shlex
 import shutil
@@ -122,7 +121,7 @@ def _fail_and_return(cluster: Cluster, own: str) -> None:
 def _run(cluster: Cluster, name: str, *arguments: str) -> None:
     """Show a command and what it prints, as a user would see it."""
     _say(f"$ shoal {shlex.join(arguments)}")
-    environment = os.environ | {"SHOAL_API_SOCKET": cluster.socket(name)}
+    environment = cluster.environment(SHOAL_API_SOCKET=cluster.socket(name))
     done = subprocess.run(  # noqa: S603 - our own command line
         cluster.command(*arguments), env=environment, timeout=20, check=False, capture_output=True, text=True
     )

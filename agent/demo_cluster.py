@@ -1,6 +1,7 @@
 """The processes of a local cluster: started from a configuration file each, asked by their sockets, ended by pid."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -39,6 +40,7 @@ class Cluster:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                env=self.environment(),
             )
 
     def address(self, name: str) -> str:
@@ -92,6 +94,12 @@ class Cluster:
 
     def clients(self) -> Iterator[Client]:
         return (self.client(name) for name in self._processes)
+
+    @staticmethod
+    def environment(**extra: str) -> dict[str, str]:
+        """The user's environment without settings for an agent of their own, which would override ours."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("SHOAL_")}
+        return kept | extra
 
     @staticmethod
     def command(*arguments: str) -> list[str]:
