@@ -151,7 +151,7 @@ class Agent:
             "profile": gossip.profile,
             "state_dir": self.config.node.state_dir,
             "uptime_s": round(time.monotonic() - self._started, 3),
-            "gossip": dict(self.node.counters),
+            "gossip": {**self.node.counters, **self._driver.counters},
         }
 
     def set_labels(self, labels: Mapping[str, CapValue]) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import heapq
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -55,14 +56,18 @@ class Observer(Protocol):
 
 
 class Driver:
-    """One node on one pair of sockets. `run` serves until cancelled; the commands are plain calls in trio's thread."""
+    """One node on one pair of sockets. `run` serves until cancelled; the commands are plain calls in trio's thread.
+
+    `counters` tells what the sockets refused, beside the node's own.
+    """
 
     def __init__(
         self, node: Node, udp: UdpSocket, tcp: socket.socket, *, seeds: Iterable[Address], observer: Observer
     ) -> None:
         self.node = node
         self._udp = udp
-        self._streams = StreamServer(tcp, self._serve)
+        self.counters: Counter[str] = Counter()
+        self._streams = StreamServer(tcp, self._serve, self._count)
         self._seeds = tuple(seeds)
         self._observer = observer
         self._timers: list[tuple[float, int, Token]] = []
@@ -192,14 +197,17 @@ class Driver:
     def _notice_gap(self, now: float) -> None:
         """Tell the node when time passed without us, before it draws conclusions from what it did not hear."""
         ahead = _boottime_ahead()
-        if ahead - self._ahead > SUSPEND_SECONDS:
-            self.obey(self.node.resumed(ahead - self._ahead, now))
-        elif self._timers:
-            late = now - max(self._timers[0][0], self._awake_at)
-            if late > LAG_SECONDS:
-                self._awake_at = now
-                self.obey(self.node.lagged(late, now))
-        self._ahead = ahead
+        slept, self._ahead = ahead - self._ahead, ahead
+        late = now - max(self._timers[0][0], self._awake_at) if self._timers else 0.0
+        if slept > SUSPEND_SECONDS:
+            self._awake_at = now
+            self.obey(self.node.resumed(slept, now))
+        elif late > LAG_SECONDS:
+            self._awake_at = now
+            self.obey(self.node.lagged(late, now))
+
+    def _count(self, what: str) -> None:
+        self.counters[what] += 1
 
     def _serve(self, payload: bytes, source: Address) -> bytes | None:
         reply, effects = self.node.serve(payload, source, trio.current_time())

@@ -101,6 +101,20 @@ class Wire:
 
 
 @pytest.fixture
+def eventually():
+    """Wait until something holds, looking often; fail when it does not within some seconds."""
+
+    async def eventually(holds, within=5.0, pause=0.002):
+        for _ in range(int(within / pause)):
+            if holds():
+                return
+            await trio.sleep(pause)
+        assert holds()
+
+    return eventually
+
+
+@pytest.fixture
 def make_node():
     return node
 
