@@ -1,10 +1,11 @@
-"""Running probes side by side in daemon threads, none of which is waited for longer than its deadline.
+"""Running probes side by side in threads, none of which is waited for longer than its deadline.
 
 A thread that hangs in the kernel (a dead mount, a broken GPU) cannot be ended; it is left behind, and the same work is
-not started again while it still hangs.
+not started again while it still hangs. Such a thread must not keep the process from exiting, and `threading.Thread`
+waits for each to begin, which costs a survey more than its probes do: so these are plain threads and a lock each.
 """
 
-import threading
+import _thread
 import time
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
@@ -15,8 +16,8 @@ from .reader import reason
 
 Answer = TypeVar("Answer")
 
-_hanging: dict[str, threading.Thread] = {}
-_lock = threading.Lock()
+# By the name of the work: the lock that its thread holds until it ends.
+_hanging: dict[str, _thread.LockType] = {}
 
 
 @attrs.frozen
@@ -38,11 +39,12 @@ class Outcome(Generic[Answer]):
 
 
 def run_all(works: Mapping[str, Work[Answer]]) -> dict[str, Outcome[Answer]]:
-    """Run all at once; returns when each has ended or is late. Raises nothing."""
+    """Run all at once; returns when each has ended or is late. Raises nothing.
+
+    Works of the same name, at any time and from any caller, are the same work.
+    """
     started = time.monotonic()
     runners = {name: _Runner(work, name) for name, work in works.items()}
-    for runner in runners.values():
-        runner.start()
     return {name: runner.outcome(started + works[name].seconds) for name, runner in runners.items()}
 
 
@@ -52,42 +54,37 @@ def run_one(name: str, run: Callable[[], Answer], seconds: float) -> Outcome[Ans
 
 
 class _Runner(Generic[Answer]):
+    """One work in its thread. The thread holds `ended` until it has written its outcome."""
+
     def __init__(self, work: Work[Answer], name: str) -> None:
         self._work = work
         self._name = name
-        self._answer: Answer | None = None
-        self._problem: str | None = None
-        self._seconds = 0.0
-        self._error_number: int | None = None
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        with _lock:
-            before = _hanging.get(self._name)
-            if before is not None and before.is_alive():
-                self._problem = "still hangs from an earlier try"
-                return
-            self._thread = threading.Thread(target=self._run, name=f"probe-{self._name}", daemon=True)
+        self._outcome: Outcome[Answer] | None = None
+        self._ended = _thread.allocate_lock()
+        before = _hanging.get(name)
+        if before is not None and before.locked():
+            self._outcome = Outcome(None, "still hangs from an earlier try", 0.0)
+            return
+        self._ended.acquire()
         try:
-            self._thread.start()
+            _thread.start_new_thread(self._run, ())
         except RuntimeError as error:
-            self._thread = None
-            self._problem = f"no thread: {error}"
+            self._outcome = Outcome(None, f"no thread: {error}", 0.0)
+            self._ended.release()
 
     def _run(self) -> None:
         started = time.monotonic()
         try:
-            self._answer = self._work.run()
+            self._outcome = Outcome(self._work.run(), None, time.monotonic() - started)
         except Exception as error:  # noqa: BLE001 - a probe's fault is a warning, never a crash
-            self._problem = reason(error)
-            self._error_number = error.errno if isinstance(error, OSError) else None
-        self._seconds = time.monotonic() - started
+            number = error.errno if isinstance(error, OSError) else None
+            self._outcome = Outcome(None, reason(error), time.monotonic() - started, number)
+        finally:
+            self._ended.release()
 
     def outcome(self, deadline: float) -> Outcome[Answer]:
-        if self._thread is not None:
-            self._thread.join(max(0.0, deadline - time.monotonic()))
-            if self._thread.is_alive():
-                with _lock:
-                    _hanging[self._name] = self._thread
-                return Outcome(None, f"no answer within {self._work.seconds:g} s", self._work.seconds)
-        return Outcome(self._answer, self._problem, self._seconds, self._error_number)
+        if self._ended.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            self._ended.release()
+        else:
+            _hanging[self._name] = self._ended
+        return self._outcome or Outcome(None, f"no answer within {self._work.seconds:g} s", self._work.seconds)

@@ -185,7 +185,7 @@ def _processes(look: Look, name: str) -> Iterator[tuple[str, list[str]]]:
     for pid in look.listing("/proc") or ():
         if not pid.isdecimal() or _quiet(look, f"/proc/{pid}/comm").strip() != name:
             continue
-        arguments = _quiet(look, f"/proc/{pid}/cmdline").split("\0")
+        arguments = _quiet(look, f"/proc/{pid}/cmdline").removesuffix("\0").split("\0")
         if arguments[0]:
             yield pid, arguments
 

@@ -58,6 +58,8 @@ class PretendReader:
             self._children.setdefault(path, set()).add(name)
 
     def _real(self, path, *, last=True):
+        if not self._links:
+            return posixpath.normpath(path) if "/." in path or "//" in path else path
         for _ in range(40):
             parts = path.split("/")
             ends = range(2, len(parts) + 1 if last else len(parts))
