@@ -87,7 +87,7 @@ class FailureRecord:
     """One remembered scope: the worst class seen, how often, and until when it counts."""
 
     scope: FailureScope
-    failure_class: str
+    failure_class: str = attrs.field(converter=str)
     count: int = 1
     expires_at: float = 0.0
     overridden: bool = False

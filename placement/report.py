@@ -8,6 +8,7 @@ from . import task as tasks
 from .backends import resident
 from .facts import NodeFacts, Resources, Status
 from .filter import Reason, ReasonKind
+from .nodes import Tier
 from .score import label_of
 from .select import Decision, Line
 from .wording import gib, reason_text
@@ -24,6 +25,7 @@ def decision_lines(decision: Decision) -> tuple[Line, ...]:
 
 def _success(decision: Decision, node: NodeFacts) -> Iterator[Line]:
     yield from _about_task(decision)
+    yield from _about_trust(decision, node)
     task = decision.situation.task
     if node.is_local and tasks.OLLAMA in task.lower_tools:
         yield Line("ollama_on_local", "ollama is on the deciding node")
@@ -51,6 +53,19 @@ def _about_task(decision: Decision) -> Iterator[Line]:
     workload = decision.situation.task.workload_class
     if workload not in ("", tasks.UNKNOWN_CLASS):
         yield Line("workload_class", f"work of class {workload}")
+
+
+def _about_trust(decision: Decision, node: NodeFacts) -> Iterator[Line]:
+    """What an operator should know before relying on the choice; facts without a record are a test's, and silent."""
+    if node.record is None:
+        return
+    now = decision.situation.now
+    tier, age = node.record.tier(now), node.record.age(now)
+    if tier is Tier.SUSPECT:
+        yield Line("suspect", "suspected to be down; nothing better fits")
+    elif tier is Tier.STALE:
+        heard = "never said how it is doing" if age is None else f"was last heard of {age:.0f} s ago"
+        yield Line("stale", f"{heard}; nothing fresher fits")
 
 
 def _about_context(decision: Decision, node: NodeFacts) -> Iterator[Line]:

@@ -101,17 +101,33 @@ def items_of(reasons: Iterable[Reason]) -> tuple[Item, ...]:
         if reason.kind is ReasonKind.CONSTRAINT:
             items += [Item(reason.kind, term.term, term.text) for term in reason.terms]
         else:
-            items.append(Item(reason.kind, text=_NAMES.get(reason.kind, reason.kind.value.replace("_", " "))))
+            items.append(Item(reason.kind, text=_NAMES[reason.kind]))
     return tuple(items)
 
 
 _NAMES = {
-    ReasonKind.MISSING_TOOLS: "required tools",
-    ReasonKind.MIN_FREE_RAM: "free memory",
-    ReasonKind.MEMORY_REQUEST: "memory request",
-    ReasonKind.EMPIRICAL_PEAK_RAM: "peak of earlier runs",
+    ReasonKind.APPLE_FM_NOT_LOCAL: "the on-device model",
+    ReasonKind.APPLE_FM_NOT_READY: "a ready on-device model",
     ReasonKind.STATUS: "complete facts",
+    ReasonKind.CORDONED: "the cordon",
+    ReasonKind.DRAINING: "the drain",
+    ReasonKind.SUSPECT: "the strictness",
+    ReasonKind.AVOIDED: "the avoidance",
+    ReasonKind.ANTI_AFFINITY: "the anti-affinity",
+    ReasonKind.LABEL_NEEDED: "the label to place by",
+    ReasonKind.PRESSURE_PSI_FULL: "the pressure guard",
+    ReasonKind.PRESSURE_LINUX_STALL: "the pressure guard",
+    ReasonKind.PRESSURE_DARWIN_HIGH: "the pressure guard",
+    ReasonKind.PRESSURE_OTHER: "the pressure guard",
+    ReasonKind.BATTERY_LOW: "the battery guard",
+    ReasonKind.THERMAL: "the thermal guard",
+    ReasonKind.FAILURE_MEMORY: "the failure memory",
+    ReasonKind.MEMORY_REQUEST: "the memory request",
+    ReasonKind.MIN_FREE_RAM: "the floor of free memory",
+    ReasonKind.EMPIRICAL_PEAK_RAM: "the peak of earlier runs",
+    ReasonKind.MISSING_TOOLS: "the required tools",
 }
+"""What would have to be given up, as `without ...` goes on."""
 
 
 @attrs.frozen

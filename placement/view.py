@@ -24,6 +24,8 @@ class View:
     index: Index
     here: str = ""
     isolated: bool = False
+    _by_name: dict[str, list[NodeRecord]] = attrs.field(factory=dict[str, list[NodeRecord]], init=False, repr=False)
+    """The nodes of each name, once somebody asked for a node by its name."""
 
     @classmethod
     def of(cls, records: Iterable[NodeRecord] = (), here: str = "", *, isolated: bool = False) -> View:
@@ -52,11 +54,20 @@ class View:
         held = self.index.get(node)
         if held is not None:
             return held
-        matches = [record for record in self if record.name == node]
+        names = self._names()
+        matches = names.get(node, ())
         if len(matches) == 1:
             return matches[0]
-        close = get_close_matches(node, {record.name for record in self}, n=1)
+        close = get_close_matches(node, names, n=1)
         raise UnknownNode(node, close[0] if close else None, len(matches))
+
+    def _names(self) -> dict[str, list[NodeRecord]]:
+        if not self._by_name:
+            names: dict[str, list[NodeRecord]] = {}
+            for record in self:
+                names.setdefault(record.name, []).append(record)
+            self._by_name.update(names)
+        return self._by_name
 
     def capabilities_of(self, node: str) -> NodeCapabilities | None:
         """The capability record of a node by id or name; None when there is no such node or record."""

@@ -75,7 +75,7 @@ _TEXTS: dict[ReasonKind, Callable[[Reason], str]] = {
     ReasonKind.CONSTRAINT: _constraint,
     ReasonKind.AVOIDED: _fixed("the call avoids it"),
     ReasonKind.ANTI_AFFINITY: lambda reason: f"{reason.wanted}={reason.actual} is taken by a node to stay apart from",
-    ReasonKind.LABEL_NEEDED: lambda reason: f"has no label {reason.wanted}, which the call spreads by",
+    ReasonKind.LABEL_NEEDED: lambda reason: f"has no label {reason.wanted}, by which the call places",
     ReasonKind.PRESSURE_PSI_FULL: _over("memory stood still", " % of the time"),
     ReasonKind.PRESSURE_LINUX_STALL: _over("memory stall", " %"),
     ReasonKind.PRESSURE_DARWIN_HIGH: lambda reason: f"memory pressure {reason.actual}",

@@ -53,7 +53,7 @@ def test_relax_hints_count_what_each_thing_would_bring(cluster, now):
     told = explain_find(cluster, GPU, now=now)
     assert [hint.text for hint in told.relax] == [
         "without term 2 (gpu_vram_mb>=22888): 2 more nodes",
-        "without cordoned: 1 more node",
+        "without the cordon: 1 more node",
     ]
 
 
@@ -61,7 +61,7 @@ def test_totals_name_the_nodes_per_term(cluster, now):
     totals = {total.item.text: (total.count, total.names) for total in explain_find(cluster, GPU, now=now).totals}
     assert totals["gpu_vram_mb>=22888"] == (3, ("node7", "node8", "cpu"))
     assert totals["gpu_nvidia"] == (1, ("cpu",))
-    assert totals["cordoned"] == (1, ("off",))
+    assert totals["the cordon"] == (1, ("off",))
 
 
 def test_the_verdict_tells_busy_from_infeasible_from_unknown(cluster, node, now):
@@ -177,3 +177,13 @@ def test_answers_are_plain_maps(cluster, now, node):
         "seed": 0,
         "fallback": None,
     }
+
+
+def test_a_stale_or_suspect_choice_says_so(node, now):
+    def first(record):
+        return decision_lines(place(View.of([record]), Task(), now=now))[0].text
+
+    assert first(node("a", {}, age=200)) == "was last heard of 200 s ago; nothing fresher fits"
+    assert first(node("a", {}, free=None)) == "never said how it is doing; nothing fresher fits"
+    assert first(node("a", {}, state=NodeState.SUSPECT)) == "suspected to be down; nothing better fits"
+    assert first(node("a", {})).startswith("fit score")
