@@ -12,6 +12,7 @@ import attrs
 from ..capabilities.requirement import PlacementRequirement
 from ..capabilities.review import review
 from .derive import facts_of
+from .errors import UnknownNode
 from .facts import NodeFacts
 from .filter import Filtered, Reason, filter_candidates, reasons_against
 from .find import find_suitable_nodes
@@ -208,8 +209,20 @@ def _totals(excluded: Sequence[Excluded]) -> tuple[Total, ...]:
 
 
 def _hints(situation: Situation, view: View) -> tuple[str, ...]:
-    """Slips in the requirement: keys that no node has, values of another type."""
-    requirement = situation.task.requirement
+    """Slips of the call: nodes that the view does not hold, keys that no node has, values of another type."""
+    return (*_unknown_nodes(situation.options, view), *_slips(situation.task.requirement, view))
+
+
+def _unknown_nodes(options: Options, view: View) -> Iterator[str]:
+    """Named nodes may have gone since; but who misspells one would be silently disobeyed."""
+    for node in options.nodes_named:
+        try:
+            view.named(node)
+        except UnknownNode as error:
+            yield str(error)
+
+
+def _slips(requirement: PlacementRequirement | None, view: View) -> tuple[str, ...]:
     if requirement is None or requirement.is_empty():
         return ()
     records = (record.capabilities for record in view if record.state not in (NodeState.DEAD, NodeState.LEFT))

@@ -126,6 +126,13 @@ class Options:
         return bool(self.avoid) or self.anti_affinity is not None or self.spread is not None
 
     @property
+    def nodes_named(self) -> tuple[str, ...]:
+        """Every node (id or name) that the options speak of."""
+        apart = () if self.anti_affinity is None else self.anti_affinity.apart_from
+        placed = () if self.spread is None else self.spread.placed
+        return tuple(dict.fromkeys((*self.avoid, *apart, *placed)))
+
+    @property
     def labels_needed(self) -> tuple[str, ...]:
         """Labels that a node must have to be placed at all: its place among the others is unknown without."""
         wanted = (self.spread, self.anti_affinity)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from ..capabilities.constraints import MaxInt, MinInt
+from ..capabilities.constraints import Devices, MaxInt, MinInt
 from ..capabilities.failing import FailingTerm
 from . import memory
 from .facts import NodeFacts, Status
@@ -162,6 +162,8 @@ def _term_missed_by(term: FailingTerm) -> tuple[str, float]:
     if isinstance(asked, MinInt | MaxInt) and type(term.actual) is int:
         sign = "<" if isinstance(asked, MinInt) else ">"
         return f"{asked.key} {term.actual} {sign} {asked.bound}", _short(asked.bound, term.actual)
+    if isinstance(asked, Devices):
+        return term_text(term), _short(asked.count, term.actual or 0)
     return term_text(term), 1.0
 
 

@@ -96,6 +96,21 @@ def test_typing_slips_get_a_hint(cluster, now):
     assert "did you mean gpu_nvidia?" in hint
 
 
+def test_misspelt_nodes_get_a_hint(cluster, now):
+    options = Options(avoid=("node7", "nodee8"), spread=Spread(label="zone", placed=("ghost",)))
+    told = explain_find(cluster, PlacementRequirement(), now=now, options=options)
+    assert told.hints == ("no node 'nodee8' in the view (did you mean 'node8'?)", "no node 'ghost' in the view")
+
+
+def test_the_nearest_of_devices_have_the_most_of_them(node, now):
+    def gpus(count):
+        return [DeviceGroup(kind="gpu", vram_mb=24564, count=count)] if count else []
+
+    view = View.of([node(f"n{count}", {}, devices=gpus(count)) for count in (0, 1, 3)])
+    told = explain_find(view, parse_requirement("gpu[vram_mb>=20GB]*4"), now=now)
+    assert [miss.node.name for miss in told.near_misses] == ["n3", "n1", "n0"]
+
+
 def test_why_not_gives_all_reasons_or_the_rank(cluster, now):
     told = explain_find(cluster, GPU, now=now, node="cpu").why_not
     assert told.rank is None
