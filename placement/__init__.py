@@ -6,6 +6,7 @@ nodes for a task; over facts that the caller holds, `filter_candidates`, `rank_c
 same without an index.
 """
 
+from .ages import Ages, ages_of
 from .chance import request_seed
 from .derive import facts_of
 from .errors import OptionRefused, PlacementError, TaskRefused, UnknownNode
@@ -38,6 +39,7 @@ from .view import View
 from .workload import Inference, infer_requirements
 
 __all__ = [
+    "Ages",
     "AntiAffinity",
     "AppleModel",
     "ClusterState",
@@ -87,6 +89,7 @@ __all__ = [
     "UnknownNode",
     "Verdict",
     "View",
+    "ages_of",
     "compute_fit_score",
     "compute_task_fit_score",
     "explain_decision",

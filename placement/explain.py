@@ -11,13 +11,14 @@ import attrs
 
 from ..capabilities.requirement import PlacementRequirement
 from ..capabilities.review import review
+from .ages import Ages, ages_of
 from .derive import facts_of
 from .errors import UnknownNode
 from .facts import NodeFacts
 from .filter import Filtered, Reason, filter_candidates, reasons_against
 from .find import find_suitable_nodes
 from .headroom import headroom, reserved_by_all
-from .nodes import STALE_AFTER_SECONDS, NodeState, Tier, tier_of
+from .nodes import NodeState, Tier, tier_of
 from .options import NO_OPTIONS, Options
 from .place import place
 from .policy import Policy
@@ -52,16 +53,6 @@ class Total:
     item: Item
     count: int
     names: tuple[str, ...]
-
-
-@attrs.frozen(kw_only=True)
-class Ages:
-    """How old the picture is, in seconds: of the nodes that are there."""
-
-    youngest: float | None
-    oldest: float | None
-    stale: int
-    unknown: int
 
 
 @attrs.frozen(kw_only=True)
@@ -174,7 +165,7 @@ def _told(answer: _Answer, view: View, node: str | None, cap: int) -> Explanatio
         near_misses=tuple(misses[:cap]),
         relax=relax_hints(misses)[:cap],
         hints=_hints(situation, view),
-        ages=_ages(view, situation.now),
+        ages=ages_of(view, situation.now),
         seed=situation.options.seed,
         fallback=answer.fallback,
         isolated=view.isolated,
@@ -227,17 +218,6 @@ def _slips(requirement: PlacementRequirement | None, view: View) -> tuple[str, .
         return ()
     records = (record.capabilities for record in view if record.state not in (NodeState.DEAD, NodeState.LEFT))
     return tuple(str(slip) for slip in review(requirement, (record for record in records if record is not None)))
-
-
-def _ages(view: View, now: float) -> Ages:
-    there = [record for record in view if record.state not in (NodeState.DEAD, NodeState.LEFT)]
-    ages = [age for age in (record.age(now) for record in there) if age is not None]
-    return Ages(
-        youngest=min(ages, default=None),
-        oldest=max(ages, default=None),
-        stale=sum(1 for age in ages if age > STALE_AFTER_SECONDS),
-        unknown=len(there) - len(ages),
-    )
 
 
 def _why_not(answer: _Answer, view: View, node: str) -> WhyNot:

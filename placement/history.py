@@ -43,12 +43,11 @@ class History:
 
 def joined(histories: Iterable[History]) -> History:
     """What all nodes remember: runs of one scope added up, of failures the one that holds longest."""
-    observations: list[Observation] = []
-    failures = Failures()
-    for history in histories:
-        observations += history.observations
-        failures = failures.merged(history.failures)
-    return History(observations=Observations(observations), failures=failures)
+    all_of_them = tuple(histories)
+    return History(
+        observations=Observations(seen for history in all_of_them for seen in history.observations),
+        failures=Failures().merged(record for history in all_of_them for record in history.failures),
+    )
 
 
 def history_to_plain(history: History, most_bytes: int | None = None) -> list[object]:
