@@ -16,6 +16,8 @@ from .reader import Look, Reader, integer
 
 # Deeper nesting than any container runtime makes; ends the walk on a junk path.
 LEVELS = 64
+# Version 1 knows a dozen controllers; each is in one hierarchy.
+HIERARCHIES = 64
 # The kernel's word for "no limit" is 2^63 rounded down to a page, older ones print 2^64-1; no machine has an exbibyte.
 UNLIMITED = 2**60
 # cgroup v2's default period, for a cpu.max that holds only the quota.
@@ -69,7 +71,7 @@ def locate(look: Look) -> Groups:
     one: dict[str, tuple[str, ...]] = {}
     two: tuple[str, ...] = ()
     orchestrated = False
-    for line in (look.text("/proc/self/cgroup") or "").splitlines():
+    for line in (look.text("/proc/self/cgroup") or "").splitlines()[:HIERARCHIES]:
         number, _, rest = line.partition(":")
         controllers, separator, path = rest.partition(":")
         if not separator or not number.isdigit():

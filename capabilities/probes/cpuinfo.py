@@ -8,6 +8,8 @@ import attrs
 from .reader import Look, integer
 
 CPUINFO = "/proc/cpuinfo"
+# About thirty lines for each of 8192 processors, the most that a kernel is built for.
+LINES = 250_000
 
 # How each label's instruction set is written; any of the words will do. `+` asks for both.
 X86_WORDS = {
@@ -186,7 +188,7 @@ def _hexadecimal(text: str | None) -> int | None:
 
 
 def _pairs(look: Look) -> Iterable[tuple[str, str]]:
-    for line in (look.text(CPUINFO) or "").splitlines():
+    for line in (look.text(CPUINFO) or "").splitlines()[:LINES]:
         name, separator, value = line.partition(":")
         if separator:
             yield name.strip(), value.strip()

@@ -24,8 +24,8 @@ def run_directory(reader: Reader, facades: Facades, directory: str) -> Findings:
     """The labels that all hooks of a directory print; in the order of their names a later one overrides an earlier."""
     findings = Findings("probes.d")
     paths: list[str] = []
-    for path in ordinary_files(reader, facades, directory, findings):
-        if facades.status(path).mode & 0o111:
+    for path, status in ordinary_files(reader, facades, directory, findings):
+        if status.mode & 0o111:
             paths.append(path)
         else:
             findings.warn(path, "not run: it is not executable")

@@ -9,13 +9,13 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from stat import S_ISDIR, S_ISREG
+from stat import S_ISREG
 from typing import cast
 
 from ..errors import ValueRefused
 from ..exports import PREFIX
 from ..values import CapValue, check_key, check_value
-from .facades import Facades
+from .facades import Facades, FileStatus
 from .findings import Findings
 from .reader import Look, Reader, reason
 
@@ -32,7 +32,7 @@ _NOT_ORDINARY = ("~", ".bak", ".orig", ".swp", ".tmp", ".dpkg-old", ".dpkg-new",
 def read_directory(reader: Reader, facades: Facades, directory: str) -> Findings:
     """The labels of all files of a directory in the order of their names; a later file overrides an earlier."""
     findings = Findings("labels.d")
-    for path in ordinary_files(reader, facades, directory, findings):
+    for path, _ in ordinary_files(reader, facades, directory, findings):
         text = Look(reader, findings).text(path)
         if text is None:
             continue
@@ -45,33 +45,37 @@ def read_directory(reader: Reader, facades: Facades, directory: str) -> Findings
     return findings
 
 
-def ordinary_files(reader: Reader, facades: Facades, directory: str, findings: Findings) -> Iterator[str]:
+def ordinary_files(
+    reader: Reader, facades: Facades, directory: str, findings: Findings
+) -> Iterator[tuple[str, FileStatus]]:
     """Files of a directory that may be trusted, hidden and left-over ones aside."""
     names = Look(reader, findings).listing(directory)
-    if not names or not is_trusted(facades, directory, findings):
+    if not names or trusted(facades, directory, findings) is None:
         return
     if len(names) > FILES:
         findings.warn(directory, f"{len(names)} files, only {FILES} are read")
     for name in names[:FILES]:
-        path = f"{directory}/{name}"
-        if not name.startswith(".") and not name.endswith(_NOT_ORDINARY) and is_trusted(facades, path, findings):
-            yield path
+        if name.startswith(".") or name.endswith(_NOT_ORDINARY):
+            continue
+        status = trusted(facades, f"{directory}/{name}", findings)
+        if status is not None and S_ISREG(status.mode):
+            yield f"{directory}/{name}", status
 
 
-def is_trusted(facades: Facades, path: str, findings: Findings) -> bool:
-    """Whether root or this user owns a file (or directory) that nobody else may write; a warning when not."""
+def trusted(facades: Facades, path: str, findings: Findings) -> FileStatus | None:
+    """The status of what root or this user owns and nobody else may write; else None and a warning."""
     try:
         status = facades.status(path)
     except OSError as error:
         findings.warn(path, reason(error))
-        return False
+        return None
     if status.uid not in (0, getattr(os, "geteuid", lambda: 0)()):
         findings.warn(path, f"not read: owned by user {status.uid}, wanted root or the agent's user")
-        return False
+        return None
     if status.mode & 0o022:
         findings.warn(path, f"not read: others may write it (mode {status.mode & 0o7777:04o}, wanted 0644 or 0755)")
-        return False
-    return S_ISREG(status.mode) or S_ISDIR(status.mode)
+        return None
+    return status
 
 
 def add(findings: Findings, labels: Mapping[str, CapValue], source: str) -> None:

@@ -16,6 +16,8 @@ READ_BYTES = 8 * 1024 * 1024
 LIST_ENTRIES = 65536
 # More CPUs or NUMA nodes than any kernel is built for (NR_CPUS is at most 8192): a list beyond it is junk.
 SET_MEMBERS = 65536
+# Every second number below it, written out.
+LIST_CHARACTERS = 256 * 1024
 # Absence is an answer, not a failure.
 ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.ESRCH})
 # Attributes of a device that is asleep, unplugged or does not implement them answer so on healthy machines.
@@ -207,6 +209,8 @@ def integer(text: str) -> int | None:
 def members(text: str) -> frozenset[int] | None:
     """The numbers of a kernel list (`0-3,8`); None when the text is no such list."""
     found: set[int] = set()
+    if len(text) > LIST_CHARACTERS:
+        return None
     for part in text.strip(" \t\r\n\0").split(","):
         if not part.strip():
             continue

@@ -16,8 +16,8 @@ NUMBERS = "/sys/dev/block"
 
 # A dead mount never answers; a live one does within milliseconds.
 USAGE_SECONDS = 2.0
-# Deeper stacks of LVM on RAID on encryption are loops in junk.
-STACK = 12
+# More devices under one file system than any stack of LVM on RAID on partitions has.
+STACK = 512
 MIB = 1024 * 1024
 
 # Names that are no disks: loop, memory and optical devices, floppies, and nodes that only show a part of one.
@@ -86,7 +86,7 @@ def _root(look: Look, root: Mount) -> None:
     name = _device_name(look, root)
     if name is None:
         return
-    disks = sorted(_disks_under(look, name, STACK))
+    disks = sorted(_disks_under(look, name))
     classes = {_class_of(look, disk) for disk in disks} - {None}
     look.findings.label("disk_root_device", ",".join(disks), f"{BLOCK}/{name}")
     look.findings.label("disk_root_class", next((name for name in CLASSES if name in classes), None), f"{BLOCK}/{name}")
@@ -115,17 +115,26 @@ def _device_name(look: Look, root: Mount) -> str | None:
     return None
 
 
-def _disks_under(look: Look, name: str, depth: int) -> set[str]:
-    """The whole disks that a block device is made of."""
-    base = _base(look, name)
-    slaves = look.listing(f"{base}/slaves") if depth else None
-    if slaves:
-        return set[str]().union(*(_disks_under(look, slave, depth - 1) for slave in slaves))
-    parent = _whole_of(look, name)
-    if parent != name and depth:
-        # A partition of a RAID or device-mapper disk has the slaves of its whole.
-        return _disks_under(look, parent, depth - 1)
-    return {name}
+def _disks_under(look: Look, name: str) -> set[str]:
+    """The whole disks that a block device is made of, each device looked at once."""
+    disks: set[str] = set()
+    seen: set[str] = set()
+    waiting = [name]
+    while waiting and len(seen) < STACK:
+        device = waiting.pop()
+        if device in seen:
+            continue
+        seen.add(device)
+        slaves = look.listing(f"{_base(look, device)}/slaves")
+        whole = _whole_of(look, device)
+        if slaves:
+            waiting.extend(slaves)
+        elif whole != device:
+            # A partition of a RAID or device-mapper disk has the slaves of its whole.
+            waiting.append(whole)
+        else:
+            disks.add(device)
+    return disks
 
 
 def _base(look: Look, name: str) -> str:

@@ -19,6 +19,9 @@ ARCHITECTURES = {
 
 SYSTEMS = {"Linux": "linux", "Darwin": "darwin", "Windows": "windows", "FreeBSD": "freebsd"}
 
+# Quoting is parsed letter by letter; files of this kind have about a kilobyte.
+FIELDS_CHARACTERS = 32 * 1024
+
 OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
 
 _RELEASE = re.compile(r"v?([0-9]{1,6})(?:\.([0-9]{1,6}))?", re.ASCII)
@@ -80,7 +83,7 @@ def _distribution(look: Look) -> None:
 def shell_fields(text: str) -> dict[str, str]:
     """`NAME=value` lines with shell quoting; comments, blank and broken lines are passed over."""
     fields: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in text[:FIELDS_CHARACTERS].splitlines():
         name, separator, value = line.strip().partition("=")
         if not separator or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             continue
