@@ -107,13 +107,14 @@ class FailureRecord:
 class Failures:
     """Every remembered failure, immutable. Truth is "holds something"."""
 
-    __slots__ = ("_records",)
+    __slots__ = ("_by_scope", "_records")
 
     def __init__(self, records: Iterable[FailureRecord] = ()) -> None:
         held = tuple(records)
         if len(held) > MAX_FAILURES:
             held = tuple(sorted(held, key=lambda record: record.expires_at)[-MAX_FAILURES:])
         self._records = held
+        self._by_scope: dict[FailureScope, FailureRecord] | None = None
 
     def __len__(self) -> int:
         return len(self._records)
@@ -123,8 +124,7 @@ class Failures:
 
     def get(self, scope: FailureScope) -> FailureRecord | None:
         """The record of exactly this scope."""
-        key = scope.normalised()
-        return next((record for record in self._records if record.scope.normalised() == key), None)
+        return self._scopes().get(scope.normalised())
 
     def recorded(self, scope: FailureScope, failure_class: str, now: float) -> Failures:
         """These and one more failure; a milder class does not replace a worse one."""
@@ -163,13 +163,21 @@ class Failures:
 
     def merged(self, other: Iterable[FailureRecord]) -> Failures:
         """Both together, per scope the one that holds longer; merging again changes nothing."""
-        by_scope = {record.scope.normalised(): record for record in self._records}
+        by_scope = self._scopes().copy()
         for record in other:
             key = record.scope.normalised()
             held = by_scope.get(key)
             if held is None or _holds(record) > _holds(held):
                 by_scope[key] = record
         return Failures(by_scope.values())
+
+    def _scopes(self) -> dict[FailureScope, FailureRecord]:
+        """The records by what they are about, worked out when first asked for."""
+        if self._by_scope is None:
+            self._by_scope = {}
+            for record in self._records:
+                self._by_scope.setdefault(record.scope.normalised(), record)
+        return self._by_scope
 
     def _without(self, scope: FailureScope) -> tuple[FailureRecord, ...]:
         key = scope.normalised()

@@ -129,12 +129,7 @@ class Observations:
     __slots__ = ("_by_key",)
 
     def __init__(self, observations: Iterable[Observation] = ()) -> None:
-        by_key: dict[ScopeKey, Observation] = {}
-        for observation in observations:
-            key = observation.scope.key
-            held = by_key.get(key)
-            by_key[key] = observation if held is None else held.merged(observation)
-        self._by_key = _bounded(by_key)
+        self._by_key = _bounded(_merged({}, observations))
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -144,7 +139,13 @@ class Observations:
 
     def recorded(self, observation: Observation) -> Observations:
         """These and one more run, merged into its scope."""
-        return Observations((*self, observation.normalised()))
+        return self.merged((observation.normalised(),))
+
+    def merged(self, others: Iterable[Observation]) -> Observations:
+        """These and others, added up per scope; the cost is that of the others."""
+        both = Observations()
+        both._by_key = _bounded(_merged(self._by_key.copy(), others))
+        return both
 
     def get(self, scope: ObservationScope) -> Observation | None:
         return self._by_key.get(scope.key)
@@ -161,6 +162,15 @@ class Observations:
     def newest(self, count: int) -> tuple[Observation, ...]:
         """At most `count`, the latest first: what fits into a gossiped section."""
         return tuple(sorted(self, key=lambda seen: (-seen.observed_at, seen.scope.key))[:count])
+
+
+def _merged(by_key: dict[ScopeKey, Observation], others: Iterable[Observation]) -> dict[ScopeKey, Observation]:
+    """The given map with the others merged into it."""
+    for observation in others:
+        key = observation.scope.key
+        held = by_key.get(key)
+        by_key[key] = observation if held is None else held.merged(observation)
+    return by_key
 
 
 def _bounded(by_key: dict[ScopeKey, Observation]) -> dict[ScopeKey, Observation]:
