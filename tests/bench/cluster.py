@@ -28,7 +28,7 @@ import trio
 from shoal.agent.frames import REPLY_BYTES, REQUEST_BYTES, FrameReader, encode
 
 READY_SECONDS = 180.0
-SETTLE_SECONDS = 120.0
+SETTLE_SECONDS = 60.0
 
 
 class Watched:
@@ -126,15 +126,19 @@ class Cluster:
 
 
 def free_ports(count: int) -> list[int]:
-    held = []
-    for _ in range(count):
-        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        sock.bind(("127.0.0.1", 0))
-        held.append(sock)
-    ports = [sock.getsockname()[1] for sock in held]
-    for sock in held:
-        sock.close()
-    return ports
+    """Ports below the ephemeral range, so that no outgoing connection takes one before its agent binds it."""
+    found: list[int] = []
+    for port in random.sample(range(20000, 32000), 12000):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, socket.socket() as tcp:
+            try:
+                udp.bind(("127.0.0.1", port))
+                tcp.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            break
+    return found
 
 
 async def until(holds: Callable[[], bool], within: float) -> float | None:
@@ -156,6 +160,11 @@ async def start_once(cluster: Cluster, nursery: trio.Nursery) -> float | None:
         return None
     count = len(cluster.agents)
     complete = await until(lambda: all(agent.alive() == count for agent in cluster.agents), SETTLE_SECONDS)
+    if complete is None:
+        for agent in cluster.agents:
+            assert agent.process is not None
+            if agent.process.poll() is not None or agent.alive() != count:
+                print(agent.name, agent.process.poll(), agent.alive(), agent.log.read_text()[-500:], file=sys.stderr)
     return None if complete is None else max(0.0, complete - max(agent.ready_at or 0.0 for agent in cluster.agents))
 
 
