@@ -23,6 +23,7 @@ from ..gossip.errors import SectionTooLarge
 from ..gossip.member import Address, Identity, SectionKind
 from ..gossip.node import Node
 from ..gossip.settings import Settings
+from ..placement.nodes import NodeState
 from ..placement.view import View
 from . import __version__, logs
 from .advertise import advertised
@@ -30,14 +31,16 @@ from .calls import api_for
 from .config import Config
 from .config_values import address_text
 from .driver import Driver
-from .errors import Refused
+from .errors import BadConfiguration, Refused, ShoalError, StateUnusable
+from .groups import lone, raise_as_it_was
+from .remembered import PeerMemory, remembered
 from .roster import Roster
 from .seeds import resolve
 from .server import Server
 from .state import StateDirectory, save_identity, take_identity
 from .surveyor import Surveyor
 from .systemd import Notifier
-from .udp import bind_pair
+from .udp import UdpSocket, bind_pair
 from .vitals import Sampler
 from .watchers import Watchers
 
@@ -47,6 +50,7 @@ log = structlog.get_logger("shoal.agent")
 LEAVE_SECONDS = 4.0
 # A name that answers does so in a round trip or two; `join` reports after this long who did not.
 JOIN_SECONDS = 5.0
+_LIVING = (NodeState.ALIVE, NodeState.SUSPECT)
 _PROFILES = {"lan": Settings.lan, "wan": Settings.wan, "local": Settings.local}
 
 
@@ -59,11 +63,12 @@ class Agent:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.name = config.node.name or socket.gethostname()
+        self.name = config.node.name or socket.gethostname() or "unnamed"
         self._started = time.monotonic()
+        self._starting = trio.CancelScope()
         self._stopping = trio.Event()
         self.stopped = trio.Event()
-        self._left = False
+        self._leaving = False
         with contextlib.ExitStack() as undo:
             self._server = Server(api_for(self), config.api)
             self._server.open()
@@ -74,47 +79,69 @@ class Agent:
                 undo.callback(self._state.close)
             self._identity = take_identity(self._state, time.time_ns() // 1_000_000)
             udp, tcp = bind_pair(*config.gossip.bind)
-            self.address = advertised(config.gossip.advertise, udp.address, config.gossip.seeds)
+            undo.callback(tcp.close)
+            undo.callback(udp.close)
+            self._assemble(udp, tcp)
             self._closing = undo.pop_all()
-        settings = _PROFILES[config.gossip.profile](cluster=config.gossip.cluster)
+
+    def _assemble(self, udp: UdpSocket, tcp: socket.socket) -> None:
+        gossip = self.config.gossip
+        self.address = advertised(gossip.advertise, udp.address, gossip.seeds)
+        settings = _PROFILES[gossip.profile](cluster=gossip.cluster)
         # Request ids are what proves an answer: nobody may predict them from those seen before.
         chance = random.SystemRandom()
-        self.node = Node(self._identity, settings, chance, advertise=self.address)
+        self.node = Node(self._identity, settings, chance, advertise=self.address, remembered=remembered(self._state))
         self.roster = Roster(self._identity.node_id, self.node.member)
-        self._driver = Driver(self.node, udp, tcp, seeds=config.gossip.seeds, observer=self)
-        self._surveyor = Surveyor(self.name, __version__, config.detect, config.labels, self._state)
+        self._driver = Driver(self.node, udp, tcp, seeds=gossip.seeds, observer=self)
+        self._surveyor = Surveyor(self.name, __version__, self.config.detect, self.config.labels, self._state)
         self._sampler = Sampler(self._surveyor.vitals, self._driver.set_vitals)
+        self._peers = None if self._state is None else PeerMemory(self._state, self.address, self.node.snapshot)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until `stop`, then leave; ready when the API answers."""
         try:
             for event, fields in self._state.warnings if self._state is not None else ():
                 log.warning(event, **fields)
-            await self._surveyor.detect()
-            async with trio.open_nursery() as nursery:
-                await self._start(nursery)
+            with self._starting:
+                await self._surveyor.detect()
+            if self._stopping.is_set():
                 task_status.started()
-                await self._stopping.wait()
-                await self._say_goodbye()
-                nursery.cancel_scope.cancel()
+            else:
+                await self._serve(task_status)
+        except BaseExceptionGroup as group:
+            raise_as_it_was(lone(group))
         finally:
-            self._driver.close()
             self._closing.close()
             self.stopped.set()
         log.info("agent.stopped", node=self.node_id)
 
+    async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
+        async with trio.open_nursery() as nursery:
+            await self._start(nursery)
+            task_status.started()
+            await self._stopping.wait()
+            await self._say_goodbye()
+            nursery.cancel_scope.cancel()
+
     async def _start(self, nursery: trio.Nursery) -> None:
-        self._driver.publish(SectionKind.RECORD, self._surveyor.payload())
-        self._sampler.once()
+        try:
+            self._publish_record(self._surveyor.payload())
+        except Refused as error:
+            raise BadConfiguration(f"this node's record: {error.message}", hint=error.hint) from error
         await nursery.start(self._driver.run)
         nursery.start_soon(self._sampler.run)
+        if self._peers is not None:
+            nursery.start_soon(self._peers.run)
         await nursery.start(self._server.run)
         log.info("agent.ready", node=self.node_id, name=self.name, address=address_text(self.address))
 
     async def _say_goodbye(self) -> None:
-        if self.config.node.leave_on_stop and not self._left:
+        """Leave, or end a leave that was begun: a node that left must not stay."""
+        if self._peers is not None:
+            self._peers.save()
+        if self.config.node.leave_on_stop or self._leaving:
             with trio.move_on_after(LEAVE_SECONDS):
-                await self.leave()
+                await self._driver.leave()
 
     # What the API asks (see `api.Backend`).
 
@@ -175,16 +202,22 @@ class Agent:
         found: set[str] = set()
         self._driver.join(addresses)
         with trio.move_on_after(JOIN_SECONDS), self.watchers.subscribe() as changes:
-            while wanted != (found := wanted & {record.addr for record in self.view}):
+            while wanted != (found := wanted & {record.addr for record in self.view if record.state in _LIVING}):
                 await changes.next_change()
         return len(found)
 
     async def leave(self) -> None:
-        self._left = True
-        await self._driver.leave()
+        """Once begun there is no way back: when the caller gives up waiting, the agent stops all the same."""
+        self._leaving = True
+        try:
+            await self._driver.leave()
+        except trio.Cancelled:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         self._stopping.set()
+        self._starting.cancel()
 
     # What the driver tells (see `driver.Observer`).
 
@@ -200,30 +233,42 @@ class Agent:
         self.roster.conflict()
 
     def identity(self, identity: Identity) -> None:
-        save_identity(self._state, identity)
+        try:
+            save_identity(self._state, identity)
+        except StateUnusable as error:
+            # The next start takes the greater of what is stored and the clock: going on is safer than going away.
+            log.warning("state.not_saved", error=error.message)
         self._identity = identity
         self.roster.identity(identity.node_id)
 
 
 def main(config: Config) -> int:
-    """Run an agent until SIGTERM, SIGINT or the `leave` call; the process's exit code.
+    """Run an agent until SIGTERM, SIGINT, SIGHUP or the `leave` call; the process's exit code.
 
     Raises:
         ShoalError: it could not start.
     """
     logs.configure(config.log.level, config.log.format)
-    trio.run(_until_told, config)
+    try:
+        trio.run(_until_told, config)
+    except BaseExceptionGroup as group:
+        error = lone(group)
+        if isinstance(error, ShoalError):
+            raise error from None
+        log.exception("agent.crashed")
+        return ShoalError.exit_code
     return 0
 
 
 async def _until_told(config: Config) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         agent = Agent(config)
         notifier = Notifier()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_stop_on_signal, signals, agent, notifier)
             await nursery.start(agent.run)
-            notifier.ready(f"{agent.name} on {address_text(agent.address)}")
+            if not agent.stopped.is_set():
+                notifier.ready(f"{agent.name} on {address_text(agent.address)}")
             nursery.start_soon(notifier.watchdog)
             await agent.stopped.wait()
             nursery.cancel_scope.cancel()

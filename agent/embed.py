@@ -20,6 +20,7 @@ from ..placement.options import NO_OPTIONS, Options
 from ..placement.view import View
 from .config import Config
 from .daemon import Agent
+from .groups import raise_as_it_was
 from .watchers import Subscription
 
 
@@ -74,15 +75,23 @@ class EmbeddedAgent:
 async def open_agent(config: Config | None = None) -> AsyncGenerator[EmbeddedAgent]:
     """Run an agent beside the body of the block; ready when the block begins, gone from the cluster when it ends.
 
-    A crash of the agent cancels the body and is raised in its place; what the body raises comes out as it is.
+    A crash of the agent cancels the body and is raised in its place; what the body raises comes out as it is. A block
+    that is cancelled leaves the cluster too, which takes up to `daemon.LEAVE_SECONDS`.
 
     Raises:
         ShoalError: the agent could not start.
     """
     agent = Agent(config or Config())
+    scope = trio.CancelScope()
+
+    async def run(task_status: trio.TaskStatus[None]) -> None:
+        with scope:
+            await agent.run(task_status)
+
     try:
         async with trio.open_nursery() as nursery:
-            await nursery.start(agent.run)
+            await nursery.start(run)
+            scope.shield = True  # from here on `stop` ends it, in its own time
             try:
                 yield EmbeddedAgent(agent)
             finally:
@@ -90,6 +99,4 @@ async def open_agent(config: Config | None = None) -> AsyncGenerator[EmbeddedAge
                 with trio.CancelScope(shield=True):
                     await agent.stopped.wait()
     except BaseExceptionGroup as group:
-        if len(group.exceptions) == 1:
-            raise group.exceptions[0] from None
-        raise
+        raise_as_it_was(group.exceptions[0] if len(group.exceptions) == 1 else group)

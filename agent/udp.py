@@ -62,8 +62,9 @@ class UdpSocket:
         await trio.lowlevel.wait_readable(self.sock)
 
     def close(self) -> None:
-        trio.lowlevel.notify_closing(self.sock)
-        self.sock.close()
+        if self.sock.fileno() != -1:
+            trio.lowlevel.notify_closing(self.sock)
+            self.sock.close()
 
 
 def canonical(sockaddr: tuple[str, int] | tuple[str, int, int, int]) -> Address:
