@@ -5,7 +5,8 @@ watchers, all in one turn of trio's thread. A reader in any thread holds a whole
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -13,10 +14,12 @@ import attrs
 from ..gossip.effects import Change, Changed
 from ..gossip.member import Member, SectionKind, State
 from ..gossip.vitals import Vitals
-from ..placement.nodes import NodeRecord, NodeState, NodeVitals, Schedulable
+from ..placement.history import History
+from ..placement.nodes import Engines, NodeRecord, NodeState, NodeVitals, ResidentModel, Schedulable
+from ..placement.task import LLAMA_CPP, LLAMA_SERVER
 from ..placement.view import View
 from .config_values import address_text
-from .payloads import PayloadError, RecordPayload, SchedulePayload
+from .payloads import EnginesPayload, HistoryPayload, PayloadError, RecordPayload, SchedulePayload
 from .watchers import NodeEvent, Watchers
 
 _SECTION_EVENTS: dict[int, str] = {kind: kind.name.lower() for kind in SectionKind}
@@ -42,15 +45,26 @@ _STATES = {
 _PRESSURE = ("none", "low", "medium", "high")
 _THERMAL = ("nominal", "fair", "serious", "critical")
 _POWER = ("ac", "battery")
+# Detection names the program that holds a model, placement the backend that a task asks for.
+_BACKENDS = {LLAMA_SERVER: LLAMA_CPP}
+_NOTHING_REMEMBERED: Mapping[str, History] = MappingProxyType({})
 
 
 class Roster:
-    """Who is in the cluster and what each has. `view` is swapped by reference: read it once per answer."""
+    """Who is in the cluster, what each has, and what the others remember.
 
-    def __init__(self, here: bytes, member: Callable[[bytes], Member | None]) -> None:
+    `view` and `histories` are swapped by reference: read each once per answer. `epoch` says what to add to the clock of
+    vitals to get Unix time.
+    """
+
+    def __init__(
+        self, here: bytes, member: Callable[[bytes], Member | None], *, epoch: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self.view = View.of((), here=here.hex())
         self.watchers = Watchers()
+        self.histories = _NOTHING_REMEMBERED
         self._member = member
+        self._epoch = epoch
         # What each node's sections decoded to, and of which version: vitals change often, records do not.
         self._decoded: dict[str, dict[int, tuple[tuple[int, int, bytes], dict[str, Any]]]] = {}
 
@@ -69,6 +83,7 @@ class Roster:
         member = self._member(change.node_id)
         if member is None:
             self._decoded.pop(node_id, None)
+            self._remember(node_id, None)
             self.view = self.view.remove(node_id)
         else:
             self.view = self.view.replace(self._record(node_id, member))
@@ -92,17 +107,9 @@ class Roster:
         return _EVENTS[change.what]
 
     def _record(self, node_id: str, member: Member) -> NodeRecord:
-        fields: dict[str, Any] = {}
-        known = self._decoded.setdefault(node_id, {})
-        for kind, section in member.sections.items():
-            decode = _DECODERS.get(kind)
-            if decode is None:
-                continue
-            version = (section.generation, section.version, section.digest)
-            held = known.get(kind)
-            if held is None or held[0] != version:
-                held = known[kind] = (version, decode(section.payload))
-            fields |= held[1]
+        fields = self._fields(node_id, member)
+        self._remember(node_id, fields.pop("history", None))
+        engines = fields.pop("engines", None)
         return NodeRecord(
             node_id=node_id,
             addr=address_text(member.address) if member.address is not None else "",
@@ -111,8 +118,35 @@ class Roster:
             generation=member.generation,
             vitals=None if member.vitals is None else node_vitals(member.vitals),
             vitals_at=member.vitals_at,
+            engines=None if engines is None else _here_and_now(engines, self._epoch()),
             **fields,
         )
+
+    def _fields(self, node_id: str, member: Member) -> dict[str, Any]:
+        """What the sections say.
+
+        Of an earlier run of the node only the record counts, until the new one is there: what a run does not publish
+        again it does not mean any more, such as a cordon.
+        """
+        fields: dict[str, Any] = {}
+        known = self._decoded.setdefault(node_id, {})
+        for kind, section in member.sections.items():
+            decode = _DECODERS.get(kind)
+            if decode is None or (kind != SectionKind.RECORD and section.generation < member.generation):
+                continue
+            version = (section.generation, section.version, section.digest)
+            held = known.get(kind)
+            if held is None or held[0] != version:
+                held = known[kind] = (version, decode(section.payload))
+            fields |= held[1]
+        return fields
+
+    def _remember(self, node_id: str, history: History | None) -> None:
+        """Our own history is not read from our section, which holds only the latest of it."""
+        if history is self.histories.get(node_id) or node_id == self.view.here:
+            return
+        others = {node: held for node, held in self.histories.items() if node != node_id}
+        self.histories = MappingProxyType(others if history is None else {**others, node_id: history})
 
 
 def node_vitals(vitals: Vitals) -> NodeVitals:
@@ -156,7 +190,41 @@ def _schedule_fields(payload: bytes) -> dict[str, Any]:
         return {"schedulable": Schedulable.CORDONED, "error": str(error)}
 
 
+def _engines_fields(payload: bytes) -> dict[str, Any]:
+    """Engines are good to know, never needed: what does not decode is unknown."""
+    try:
+        return {"engines": EnginesPayload.decode(payload).engines}
+    except PayloadError:
+        return {}
+
+
+def _history_fields(payload: bytes) -> dict[str, Any]:
+    """Nobody depends on another node's memory: what does not decode is nothing."""
+    try:
+        return {"history": HistoryPayload.decode(payload).history}
+    except PayloadError:
+        return {}
+
+
+def _here_and_now(engines: Engines, epoch: float) -> Engines:
+    """The published engines in placement's words and in the clock of vitals."""
+    if not engines.models:
+        return engines
+    models = tuple(
+        ResidentModel(
+            name=model.name,
+            engine=_BACKENDS.get(model.engine, model.engine),
+            vram_mb=model.vram_mb,
+            expires_at=None if model.expires_at is None else model.expires_at - epoch,
+        )
+        for model in engines.models
+    )
+    return attrs.evolve(engines, models=models)
+
+
 _DECODERS: dict[int, Callable[[bytes], dict[str, Any]]] = {
     SectionKind.RECORD: _record_fields,
     SectionKind.SCHEDULE: _schedule_fields,
+    SectionKind.ENGINES: _engines_fields,
+    SectionKind.HISTORY: _history_fields,
 }

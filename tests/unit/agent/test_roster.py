@@ -1,14 +1,25 @@
 import attrs
 import msgpack
 import pytest
-from shoal.agent.payloads import RecordPayload, SchedulePayload
+from shoal.agent.payloads import EnginesPayload, HistoryPayload, RecordPayload, SchedulePayload
 from shoal.agent.roster import Roster, node_vitals
 from shoal.capabilities import NodeCapabilities, parse_requirement
 from shoal.gossip import Change, Changed, Member, SectionKind, State, Vitals
 from shoal.gossip.member import Section
-from shoal.placement import NodeState, NodeVitals, Schedulable, find_suitable_nodes
+from shoal.placement import (
+    Engines,
+    Failures,
+    FailureScope,
+    History,
+    NodeState,
+    NodeVitals,
+    ResidentModel,
+    Schedulable,
+    find_suitable_nodes,
+)
 
 HERE, THERE = b"\1" * 16, b"\2" * 16
+HISTORY = History(failures=Failures().recorded(FailureScope(node=THERE.hex()), "timeout", 1000.0))
 RECORD = RecordPayload("n2", "0.1.0", NodeCapabilities({"gpu_nvidia": True})).encode()
 
 
@@ -301,3 +312,58 @@ def test_what_is_unknown_stays_unknown():
 
 def test_levels_that_only_a_later_version_knows_are_unknown():
     assert node_vitals(Vitals(pressure_level=6, thermal_state=6, power_source=2)) == NodeVitals()
+
+
+# What else the sections bring
+
+
+ENGINES = Engines(
+    ollama_running=True,
+    llama_server_running=False,
+    models=(
+        ResidentModel(name="qwen2.5:7b", engine="ollama", vram_mb=5000, expires_at=1_700_000_300),
+        ResidentModel(name="phi", engine="llama-server"),
+    ),
+)
+
+
+def test_engines_come_in_placements_words_and_clock():
+    table = Table()
+    table.roster = Roster(HERE, table.members.get, epoch=lambda: 1_700_000_000.0)
+    record = table.publish(SectionKind.ENGINES, EnginesPayload(ENGINES).encode())
+    assert record.engines.ollama_running
+    assert [(model.engine, model.expires_at) for model in record.engines.models] == [
+        ("ollama", 300),
+        ("llama.cpp", None),
+    ]
+    assert record.engines.models[0].warmth_at(150.0) == 0.5
+    assert table.publish(SectionKind.ENGINES, b"junk", 2).engines is None
+
+
+def test_histories_of_others_are_kept_by_node_and_swapped_whole(table):
+    before = table.roster.histories
+    table.publish(SectionKind.HISTORY, HistoryPayload(HISTORY).encode())
+    held = table.roster.histories
+    assert (dict(before), list(held)) == ({}, [THERE.hex()])
+    assert list(held[THERE.hex()].failures) == list(HISTORY.failures)
+    table.show(Change.VITALS, vitals=Vitals(load1_centi=5), vitals_at=2.0)
+    assert table.roster.histories is held, "placements join them again only when they changed"
+    table.publish(SectionKind.HISTORY, b"junk", 2)
+    assert table.roster.histories == {}
+
+
+def test_a_forgotten_node_takes_its_history_with_it_and_our_own_is_not_read_here(table):
+    table.publish(SectionKind.HISTORY, HistoryPayload(HISTORY).encode())
+    table.publish(SectionKind.HISTORY, HistoryPayload(HISTORY).encode(), node_id=HERE)
+    assert list(table.roster.histories) == [THERE.hex()]
+    del table.members[THERE]
+    table.tell(Change.FORGOTTEN)
+    assert table.roster.histories == {}
+
+
+def test_what_a_new_run_does_not_say_again_no_longer_holds(table):
+    table.publish(SectionKind.RECORD, RECORD)
+    table.publish(SectionKind.SCHEDULE, SchedulePayload(Schedulable.CORDONED).encode())
+    table.publish(SectionKind.HISTORY, HistoryPayload(HISTORY).encode())
+    record = table.show(Change.REPLACED, generation=8)
+    assert (record.name, record.schedulable, table.roster.histories) == ("n2", Schedulable.YES, {})
