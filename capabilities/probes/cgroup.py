@@ -129,6 +129,19 @@ def memory_levels(look: Look, groups: Groups) -> Iterator[MemoryLevel]:
         flat = version == 1 and index > 0 and look.line(f"{level}/memory.use_hierarchy") == "0"
         if limit < UNLIMITED and not flat:
             yield MemoryLevel(path=path, limit=limit, used=memory_used(look, level, version))
+    if version == 1:
+        yield from _hidden_level(look, levels[0])
+
+
+def _hidden_level(look: Look, level: str) -> Iterator[MemoryLevel]:
+    """What version 1 tells of all ancestors together, those outside of a container's view included.
+
+    How much others use of such an ancestor's limit cannot be seen.
+    """
+    path = f"{level}/memory.stat"
+    limit = _statistic(look.text(path), "hierarchical_memory_limit")
+    if limit is not None and 0 < limit < UNLIMITED:
+        yield MemoryLevel(path=path, limit=limit, used=memory_used(look, level, version=1))
 
 
 def memory_used(look: Look, level: str, version: int) -> int | None:

@@ -27,7 +27,10 @@ class HttpAnswer:
 
 
 def get(url: str, seconds: float = ANSWER_SECONDS) -> HttpAnswer:
-    """GET `http://host:port/path` or `unix:/socket:/path`. Raises OSError when there is no HTTP answer in time."""
+    """GET `http://host:port/path` or `unix:/socket:/path`. Raises OSError when there is no HTTP answer in time.
+
+    ValueError: the URL is none.
+    """
     deadline = time.monotonic() + seconds
     with contextlib.closing(_connected(url, seconds)) as connection:
         local = _is_local(connection)
@@ -59,7 +62,9 @@ def _connected(url: str, seconds: float) -> socket.socket:
             raise
         return connection
     parts = urllib.parse.urlsplit(url)
-    return socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 80), timeout=seconds)
+    # As bytes: a str would load the tables of international names, for an address that has none.
+    host = (parts.hostname or "127.0.0.1").encode("ascii")
+    return socket.create_connection((host, parts.port or 80), timeout=seconds)  # pyright: ignore[reportArgumentType]
 
 
 def _target(url: str) -> tuple[str, str]:
