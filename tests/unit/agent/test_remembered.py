@@ -76,7 +76,7 @@ def test_without_a_state_directory_nobody_is_known():
 
 
 @pytest.fixture
-def disk(monkeypatch, autojump_clock):
+def disk(monkeypatch):
     """Writes in the loop instead of a thread, whose time the clock would not see; `disk.gate` holds writes up."""
 
     class Disk:
@@ -94,10 +94,9 @@ def disk(monkeypatch, autojump_clock):
     return made
 
 
-async def test_it_is_saved_soon_after_the_start_and_then_when_it_changed(state, live, memory, nursery, disk):
+async def test_it_is_saved_soon_after_the_start_and_then_when_it_changed(live, memory, disk, nursery, autojump_clock):
     saved = []
-    keep = state.save
-    state.save = lambda name, value: (saved.append((trio.current_time(), len(value))), keep(name, value))
+    memory._state.save = lambda _name, value: saved.append((trio.current_time(), len(value)))
     live.append(("10.0.0.2", 7931))
     nursery.start_soon(memory.run)
     await trio.sleep(FIRST_SAVE_SECONDS + 1.5 * SAVE_SECONDS)
