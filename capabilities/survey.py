@@ -5,14 +5,14 @@ loop. `sample_vitals` reads a few files and may be called there.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
 import attrs
 
 from .devices import MAX_GROUPS, DeviceGroup, group_devices
-from .errors import ValueRefused
+from .errors import RecordError, ValueRefused
 from .probes import (
     accelerators,
     amd,
@@ -33,7 +33,7 @@ from .probes import (
     tools,
     vitals,
 )
-from .probes.deadline import Outcome, Work, run_all
+from .probes.deadline import Outcome, Work, run_all, run_one
 from .probes.facades import Facades, system_facades
 from .probes.findings import DetectWarning, Findings, ResidentModel
 from .probes.reader import CachedReader, Reader, SystemReader
@@ -79,6 +79,9 @@ class Directories:
     labels: str | None = "/etc/shoal/labels.d"
     probes: str | None = "/etc/shoal/probes.d"
 
+
+# Parts whose labels an operator's files and programs add.
+ADDED = frozenset({"probes.d", "labels.d"})
 
 # Warnings of one survey, over all probes: more are of no use to a reader.
 WARNINGS = 200
@@ -135,21 +138,33 @@ def joined(outcomes: Mapping[str, Outcome[Findings]]) -> Detection:
     whole = Findings("gpus")
     gpus.summarise(whole, [gpu for part in parts for gpu in part.gpus])
     parts.insert(0, whole)
-    labels = _merged(parts, lambda part: part.labels)
-    labels.setdefault("arch", "unknown")
-    labels.setdefault("os", "unknown")
+    labels = _merged(parts, _labels)
     devices = group_devices(device for part in parts for device in part.devices)
     if len(devices) > MAX_GROUPS:
         whole.warn("devices", f"{len(devices)} different groups, only {MAX_GROUPS} are kept")
+    record = _record(labels, devices[:MAX_GROUPS], whole)
+    if not _fits(record):
+        # Only an operator's files and hooks can be so many.
+        added = {key for part in parts if part.probe in ADDED for key in part.labels}
+        whole.warn("labels.d, probes.d", f"{len(added)} labels make a record that is too big to be spread: not used")
+        record = _record(_merged([part for part in parts if part.probe not in ADDED], _labels), record.devices, whole)
     return Detection(
-        record=_record(labels, devices[:MAX_GROUPS], whole),
+        record=record,
         vitals=MappingProxyType(_merged(parts, lambda part: part.vitals)),
-        warnings=tuple(dict.fromkeys(warning for part in parts for warning in part.warnings))[:WARNINGS],
+        warnings=distinct(warning for part in parts for warning in part.warnings)[:WARNINGS],
         sources=MappingProxyType({key: source for part in parts for key, source in part.sources.items()}),
         engines=MappingProxyType(_merged(parts, lambda part: part.engines)),
         models=tuple(model for part in parts for model in part.models),
         seconds=MappingProxyType({name: outcome.seconds for name, outcome in outcomes.items()}),
     )
+
+
+def distinct(warnings: Iterable[DetectWarning]) -> tuple[DetectWarning, ...]:
+    """Each thing that went wrong once, however many probes ran into it."""
+    first: dict[tuple[str, str], DetectWarning] = {}
+    for warning in warnings:
+        first.setdefault((warning.source, warning.reason), warning)
+    return tuple(first.values())
 
 
 _sampler: Sampler | None = None
@@ -171,13 +186,53 @@ def sample_vitals(reader: Reader | None = None, facades: Facades | None = None) 
         return _sampler.sample()
 
 
+@attrs.frozen
+class EngineFacts:
+    """The engines section of now: facts by name, every resident model, and what could not be read."""
+
+    facts: Mapping[str, CapValue]
+    models: tuple[ResidentModel, ...]
+    warnings: tuple[DetectWarning, ...]
+
+
+def sample_engines(reader: Reader | None = None, facades: Facades | None = None) -> EngineFacts:
+    """Which inference engines run and what they hold. Never raises; asks local servers, so call it from a thread."""
+    work = partial(engines.probe, reader or SystemReader(), facades or system_facades())
+    outcome = run_one("engines", work, PROBE_SECONDS)
+    found = outcome.answer or Findings("engines")
+    if outcome.answer is None:
+        found.warn("probe", outcome.problem)
+    return EngineFacts(MappingProxyType(dict(found.engines)), tuple(found.models), tuple(found.warnings))
+
+
+def free_space(paths: Sequence[str], facades: Facades | None = None) -> dict[str, int | None]:
+    """Free MiB of the file systems of some paths; None for one that cannot be read or does not answer in time.
+
+    Call it from a thread: a dead mount costs `storage.USAGE_SECONDS`.
+    """
+    found = storage.usages(facades or system_facades(), paths, Findings("storage"))
+    return {path: found[path].free // storage.MIB if path in found else None for path in paths}
+
+
+def _labels(part: Findings) -> Mapping[str, CapValue]:
+    return part.labels
+
+
+def _fits(record: NodeCapabilities) -> bool:
+    try:
+        record.to_wire()
+    except RecordError:
+        return False
+    return True
+
+
 def _merged(parts: list[Findings], which: Callable[[Findings], Mapping[str, CapValue]]) -> dict[str, CapValue]:
     return {key: value for part in parts for key, value in which(part).items()}
 
 
 def _record(labels: Mapping[str, CapValue], devices: tuple[DeviceGroup, ...], whole: Findings) -> NodeCapabilities:
     """The record; a label whose key is none is left out with a warning (a hook or an odd file may name one)."""
-    kept: dict[str, CapValue] = {}
+    kept: dict[str, CapValue] = {"arch": "unknown", "os": "unknown"}
     for key, value in labels.items():
         try:
             kept[check_key(key)] = value

@@ -12,6 +12,7 @@ from .reader import Look, Reader
 
 OLLAMA_PORT = 11434
 LLAMA_SERVER_PORT = 8080
+LLAMA_MODELS = f"http://127.0.0.1:{LLAMA_SERVER_PORT}/v1/models"
 # Addresses on which a server listens to all; it is asked on the loopback then.
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "[::]": "[::1]", "": "127.0.0.1"}  # noqa: S104 - read, not bound
 OLLAMA_UNITS = ("/etc/systemd/system/ollama.service.d", "/etc/systemd/system", "/lib/systemd/system")
@@ -28,7 +29,7 @@ def probe(reader: Reader, facades: Facades) -> Findings:
     look = Look(reader, findings)
     known = _ollama(look, facades)
     if is_linux(facades):
-        _llama_server(look)
+        _llama_server(look, facades)
     if known:
         names = sorted({model.name for model in findings.models})
         findings.engine("models_resident", joined_names(names), "engines")
@@ -130,7 +131,7 @@ def _seconds(moment: object) -> int | None:
     return int(seconds) if 0 < seconds < 2**33 else None
 
 
-def _llama_server(look: Look) -> None:
+def _llama_server(look: Look, facades: Facades) -> None:
     """The first process counts for the port; all of them for the models."""
     source = "/proc/*/cmdline"
     port: int | None = None
@@ -143,8 +144,25 @@ def _llama_server(look: Look) -> None:
         name = model_name(arguments, environ)
         if name is not None and len(look.findings.models) < MODELS:
             look.findings.models.append(ResidentModel(name=name, engine="llama-server", vram_mb=None, expires=None))
+    if not running and _llama_server_answers(look, facades):
+        running, port, source = True, LLAMA_SERVER_PORT, f"GET {LLAMA_MODELS}"
     look.findings.engine("llama_server_running", running, source)
     look.findings.engine("llama_server_port", port, source)
+
+
+def _llama_server_answers(look: Look, facades: Facades) -> bool:
+    """Whether one runs where its process cannot be seen (another container), at its usual port."""
+    answer = _answer(facades, LLAMA_MODELS)
+    models = field(answer.json, "data") if answer is not None and answer.status == 200 and answer.local else None
+    if not isinstance(models, list):
+        return False
+    own = [model for model in cast("list[object]", models)[:MODELS] if field(model, "owned_by") == "llamacpp"]
+    for model in own:
+        path = field(model, "id")
+        name = model_name(["", "--model", path], {}) if isinstance(path, str) else None
+        if name is not None:
+            look.findings.models.append(ResidentModel(name=name, engine="llama-server"))
+    return bool(own)
 
 
 def _port(option: str | None, variable: str | None) -> int | None:

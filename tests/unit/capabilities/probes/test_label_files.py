@@ -1,8 +1,12 @@
+import os
+import tempfile
+from pathlib import Path
+
 import pytest
 from shoal.capabilities.probes.findings import Findings
 from shoal.capabilities.probes.hooks import run_directory
 from shoal.capabilities.probes.label_files import feature_labels, read_directory, toml_labels
-from shoal.capabilities.survey import detect
+from shoal.capabilities.survey import Directories, detect
 
 DIR = "/etc/shoal/labels.d"
 HOOKS = "/etc/shoal/probes.d"
@@ -168,3 +172,33 @@ def test_the_limits_of_a_hook_are_passed_on(pretend):
     facades = attrs.evolve(machine.facades, run=run)
     assert run_directory(machine.reader, facades, HOOKS).labels == {"x": 1}
     assert seen == {"argv": (f"{HOOKS}/a",), "seconds": 5.0, "limit": 65536, "unprivileged": True}
+
+
+def test_too_many_labels_do_not_take_the_record_along(pretend):
+    text = "".join(f"label_{number}={'x' * 200}\n" for number in range(280))
+    machine = pretend({f"{DIR}/a": text, "/proc/sys/kernel/hostname": "node7\n"})
+    found = detect(machine.reader, machine.facades)
+    assert found.record.get("hostname") == "node7"
+    assert found.record.get("label_1") is None
+    assert any("too big" in str(warning) for warning in found.warnings)
+    found.record.to_wire()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="hooks are run on POSIX systems only")
+def test_real_files_and_hooks():
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        root = Path(place)
+        root.chmod(0o755)
+        for name in ("labels", "probes"):
+            (root / name).mkdir(mode=0o755)
+        (root / "labels/10.toml").write_text('rack = "b12"\n')
+        (root / "probes/20-user").write_text("#!/bin/sh\necho hook_user=$(id -u)\necho hook_input=$(wc -c)\n")
+        (root / "probes/30-open").write_text("#!/bin/sh\necho never=1\n")
+        for path, mode in (("labels/10.toml", 0o644), ("probes/20-user", 0o755), ("probes/30-open", 0o777)):
+            (root / path).chmod(mode)
+        found = detect(directories=Directories(labels=f"{place}/labels", probes=f"{place}/probes"))
+    assert found.record.get("rack") == "b12"
+    assert found.record.get("hook_input") == 0
+    assert found.record.get("never") is None
+    assert (found.record.get("hook_user") == os.geteuid()) is (os.geteuid() != 0)
+    assert any("30-open" in str(warning) for warning in found.warnings)

@@ -124,3 +124,10 @@ def test_a_dead_mount_is_a_warning_and_costs_only_its_deadline(pretend, monkeypa
         release.set()
     assert list(found) == ["/"]
     assert "/dead-test" in str(findings.warnings[0])
+
+
+def test_free_space_of_paths(pretend):
+    from shoal.capabilities.survey import free_space
+
+    machine = pretend({"call:shutil.disk_usage(/var/lib/shoal)": {"total": 2**30, "free": 2**29}})
+    assert free_space(["/var/lib/shoal", "/gone"], machine.facades) == {"/var/lib/shoal": 512, "/gone": None}

@@ -151,3 +151,46 @@ def test_sample_reads_lists_once_and_slow_sensors_rarely(pretend):
         sampler.sample()
     sampler._thread.join()
     assert sampler.sample()["cpu_busy_permille"] == 500
+
+
+def test_what_many_probes_run_into_is_told_once(pretend):
+    machine = pretend({"/proc/self/cgroup": {"errno": "EACCES"}})
+    sources = [warning.source for warning in detect(machine.reader, machine.facades).warnings]
+    assert sources.count("/proc/self/cgroup") == 1
+
+
+def test_a_sensor_that_hangs_does_not_hold_up_a_sample(pretend):
+    import time
+
+    from shoal.capabilities.probes.sampler import Sampler
+
+    release = threading.Event()
+    machine = pretend({"/sys/class/thermal/thermal_zone0/temp": "43000\n", "/proc/loadavg": "1.00 1.00 1.00 1/1 1\n"})
+
+    class Hanging:
+        def __getattr__(self, name):
+            def ask(path):
+                if path.endswith("/temp"):
+                    release.wait(10)
+                return getattr(machine.reader, name)(path)
+
+            return ask
+
+    sampler = Sampler(Hanging(), machine.facades)
+    started = time.monotonic()
+    try:
+        assert [sampler.sample()["load1_centi"] for _ in range(30)] == [100] * 30
+    finally:
+        release.set()
+    assert time.monotonic() - started < 1
+    sampler._thread.join()
+    assert sampler.sample()["thermal_max_celsius"] == 43
+
+
+def test_basics_of_other_systems_come_from_psutil():
+    from shoal.capabilities.probes.foreign import basics
+
+    found = basics()
+    assert found["ram_mb"] > 0
+    assert type(found["battery"]) is bool
+    assert found["power_source"] in ("ac", "battery")

@@ -182,3 +182,22 @@ def test_names_that_do_not_fit_are_left_out_whole():
     names = [f"model-{number:03}-{'x' * 60}" for number in range(10)]
     assert joined_names(names).split(",") == names[:3]
     assert model_name(["llama-server"], {}) is None
+
+
+def test_a_llama_server_whose_process_is_hidden(detected):
+    url = "http:GET http://127.0.0.1:8080/v1/models"
+    models = {"object": "list", "data": [{"id": "/models/qwen3-8b.gguf", "owned_by": "llamacpp"}]}
+    facts = detected({url: {"status": 200, "json": models}})
+    assert (facts["llama_server_running"], facts["llama_server_port"]) == (True, 8080)
+    assert facts["models_resident"] == "qwen3-8b"
+    other = {"data": [{"id": "gpt", "owned_by": "vllm"}]}
+    assert detected({url: {"status": 200, "json": other}})["llama_server_running"] is False
+
+
+def test_engines_are_sampled_on_their_own(pretend):
+    from shoal.capabilities.survey import sample_engines
+
+    machine = pretend(llama("-m", "/m/a.gguf"))
+    found = sample_engines(machine.reader, machine.facades)
+    assert found.facts["llama_server_running"] is True
+    assert [(model.name, model.engine) for model in found.models] == [("a", "llama-server")]
