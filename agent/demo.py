@@ -19,6 +19,7 @@ from types import MappingProxyType
 
 from .client import Client
 from .demo_cluster import Cluster, DemoFailed
+from .errors import ShoalError
 
 # What the four others claim to be. Amounts are in MiB, as everywhere.
 HARDWARE = MappingProxyType(
@@ -42,40 +43,82 @@ QUESTIONS = (
 )
 VICTIM = "gpu-box"
 POLL_SECONDS = 0.02
+# What a shell reports for a program that Ctrl-C ended.
+INTERRUPTED = 128 + 2
 
 
 def main(*, keep: bool = False) -> int:
     """Run the demo; 0 when everything it shows came true. `keep` leaves the cluster up."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _stop_signal)
+    interrupts = Interrupts()
     directory = Path(tempfile.mkdtemp(prefix="shoal-demo-"))
-    cluster = Cluster(directory)
+    cluster = Cluster(directory, undisturbed=interrupts.held)
     kept = False
     try:
-        _show(cluster)
-        kept = keep
-        if keep:
-            _explain_how_to_talk(cluster)
+        try:
+            interrupts.begin()
+            _show(cluster)
+            if keep:
+                _explain_how_to_talk(cluster)
+                kept = True
+        finally:
+            interrupts.over()
     except DemoFailed as failure:
         print(f"shoal demo: {failure}", file=sys.stderr)
-        return 1
+        return ShoalError.exit_code
     except KeyboardInterrupt:
         print("\nstopping the five agents ...", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     finally:
+        interrupts.over()
         if not kept:
-            with _undisturbed():
-                cluster.stop()
-                shutil.rmtree(directory, ignore_errors=True)
+            cluster.stop()
+            shutil.rmtree(directory, ignore_errors=True)
     if not kept:
         _say("All agents stopped; no process and no file is left. Next: `shoal run`, and README.md for three machines.")
     return 0
+
+
+class Interrupts:
+    """Ctrl-C and the other wishes to stop: raised as KeyboardInterrupt, but never in a step that must be whole.
+
+    Nothing is raised before `begin` and after `over`.
+    """
+
+    def __init__(self) -> None:
+        self._holding = 1
+        self._wanted = False
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._arrived)
+
+    def _arrived(self, _number: int, _frame: object) -> None:
+        self._wanted = True
+        if not self._holding:
+            raise KeyboardInterrupt
+
+    def begin(self) -> None:
+        self._holding -= 1
+        if self._wanted and not self._holding:
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def held(self) -> Generator[None]:
+        """What comes meanwhile is raised at the end."""
+        self._holding += 1
+        try:
+            yield
+        finally:
+            self.begin()
+
+    def over(self) -> None:
+        """From now on we are stopping anyway: a second Ctrl-C must not leave half of that undone."""
+        self._holding += 1
 
 
 def _show(cluster: Cluster) -> None:
     _say("Starting five agents on 127.0.0.1: this machine as detected, and four that pretend other hardware ...")
     started = time.monotonic()
     own = (platform.node().partition(".")[0] or "this-machine")[:63]
+    own = f"{own}-here" if own in HARDWARE else own
     cluster.start(own, {"region": "us-east"}, pretend=False)
     seed = cluster.address(own)
     for name, labels in HARDWARE.items():
@@ -155,19 +198,3 @@ def _explain_how_to_talk(cluster: Cluster) -> None:
 
 def _say(text: str) -> None:
     print(text, flush=True)
-
-
-def _stop_signal(_number: int, _frame: object) -> None:
-    raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Generator[None]:
-    """Cleaning up takes a moment; a second Ctrl-C must not leave half of it undone."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,11 +1,13 @@
 """The processes of a local cluster: started from a configuration file each, asked by their sockets, ended by pid."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from .client import Client
@@ -22,10 +24,16 @@ class DemoFailed(Exception):
 
 
 class Cluster:
-    """Agents on loopback, by name. `directory` holds everything they write."""
+    """Agents on loopback, by name. `directory` holds everything they write.
 
-    def __init__(self, directory: Path) -> None:
+    A process is started under `undisturbed`: a signal between its start and our knowing it would leave it behind.
+    """
+
+    def __init__(
+        self, directory: Path, undisturbed: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+    ) -> None:
         self.directory = directory
+        self._undisturbed = undisturbed
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._clients: dict[str, Client] = {}
 
@@ -33,7 +41,7 @@ class Cluster:
         """Start one agent; `address` waits until it answers. Its own session keeps the terminal's Ctrl-C away."""
         config = self.directory / f"{name}.toml"
         config.write_text(self._configuration(name, labels, pretend=pretend, seed=seed), encoding="utf-8")
-        with (self.directory / f"{name}.log").open("ab") as log:
+        with (self.directory / f"{name}.log").open("ab") as log, self._undisturbed():
             self._processes[name] = subprocess.Popen(  # noqa: S603 - our own command line
                 self.command("run", "--config", str(config)),
                 stdin=subprocess.DEVNULL,
@@ -97,9 +105,9 @@ class Cluster:
 
     @staticmethod
     def environment(**extra: str) -> dict[str, str]:
-        """The user's environment without settings for an agent of their own, which would override ours."""
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("SHOAL_")}
-        return kept | extra
+        """The user's environment without settings for an agent of their own, or a service manager's for this one."""
+        foreign = ("SHOAL_", "NOTIFY_SOCKET", "WATCHDOG_", "RUNTIME_DIRECTORY")
+        return {key: value for key, value in os.environ.items() if not key.startswith(foreign)} | extra
 
     @staticmethod
     def command(*arguments: str) -> list[str]:
