@@ -27,9 +27,9 @@ class HttpAnswer:
 
 
 def get(url: str, seconds: float = ANSWER_SECONDS) -> HttpAnswer:
-    """GET `http://host:port/path` or `unix:/socket:/path`. Raises OSError when there is no HTTP answer in time.
+    """GET `http://address:port/path` or `unix:/socket:/path`; an address is `localhost` or made of numbers.
 
-    ValueError: the URL is none.
+    Raises OSError when there is no HTTP answer in time, and ValueError when the URL is none.
     """
     deadline = time.monotonic() + seconds
     with contextlib.closing(_connected(url, seconds)) as connection:
@@ -52,19 +52,33 @@ def get(url: str, seconds: float = ANSWER_SECONDS) -> HttpAnswer:
 
 
 def _connected(url: str, seconds: float) -> socket.socket:
+    family, address = _address(url)
+    connection = socket.socket(family, socket.SOCK_STREAM)
+    connection.settimeout(seconds)
+    try:
+        connection.connect(address)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _address(url: str) -> tuple[socket.AddressFamily, str | tuple[str, int]]:
+    """Where to connect. Names are not looked up: that asks the network, and may take long."""
     if url.startswith("unix:"):
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(seconds)
-        try:
-            connection.connect(url.split(":", 2)[1])
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        return socket.AF_UNIX, url.split(":", 2)[1]
     parts = urllib.parse.urlsplit(url)
-    # As bytes: a str would load the tables of international names, for an address that has none.
-    host = (parts.hostname or "127.0.0.1").encode("ascii")
-    return socket.create_connection((host, parts.port or 80), timeout=seconds)  # pyright: ignore[reportArgumentType]
+    host = parts.hostname or "localhost"
+    port = parts.port or 80
+    if host == "localhost":
+        return socket.AF_INET, ("127.0.0.1", port)
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except (OSError, ValueError):
+            continue
+        return family, (host, port)
+    raise OSError(f"{host} is no address")
 
 
 def _target(url: str) -> tuple[str, str]:

@@ -64,7 +64,7 @@ GROUP_MARKS = (
 MOUNT_MARKS = (("/kubelet/pods/", "kubernetes"), ("/docker/containers/", "docker"), ("/overlay-containers/", "podman"))
 MOUNTED_FILES = frozenset({"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"})
 # Words of the `container` variable that are not the kind's own name; WSL is no container.
-CONTAINER_WORDS = {"oci": "oci", "wsl": None, "lxc-libvirt": "lxc", "docker": "docker", "podman": "podman"}
+CONTAINER_WORDS = {"wsl": None, "lxc-libvirt": "lxc"}
 
 
 def probe(reader: Reader, facades: Facades) -> Findings:
@@ -88,9 +88,14 @@ def probe(reader: Reader, facades: Facades) -> Findings:
 
 
 def _firmware(look: Look) -> dict[str, str]:
-    names = {name for name, _, _ in CLOUDS} | {"board_vendor", "bios_version"}
-    found = {name: look.line(f"{DMI}/{name}", quiet=(*NOT_FOR_THIS_DEVICE, errno.EACCES)) for name in sorted(names)}
-    return {name: text for name, text in found.items() if text is not None}
+    """The texts of the firmware's table by name; those that only root may read are left out."""
+    found: dict[str, str] = {}
+    for name in sorted({name for name, _, _ in CLOUDS} | {"board_vendor", "bios_version"}):
+        for directory in (DMI, "/sys/devices/virtual/dmi/id"):
+            text = look.line(f"{directory}/{name}", quiet=(*NOT_FOR_THIS_DEVICE, errno.EACCES))
+            if text is not None:
+                found.setdefault(name, text)
+    return found
 
 
 def _virt(look: Look, firmware: dict[str, str], arch: str) -> tuple[str | None, str]:

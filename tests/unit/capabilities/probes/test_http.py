@@ -81,3 +81,9 @@ def test_nobody_listens():
         port = free.getsockname()[1]
     with pytest.raises(ConnectionRefusedError):
         get(f"http://127.0.0.1:{port}/")
+
+
+@pytest.mark.parametrize("url", ["http://gpu.lan:80/", "http://\xe9/", "http://127.0.0.1.5/"])
+def test_names_are_not_looked_up(url):
+    with pytest.raises(OSError, match="no address"):
+        get(url)
