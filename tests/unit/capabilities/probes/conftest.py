@@ -24,12 +24,15 @@ def pretend():
 
 @pytest.fixture(scope="session")
 def detected():
-    """Everything by name that is detected on such a machine."""
-    from shoal.capabilities.survey import detect
+    """Everything by name that is detected on such a machine; one probe after the other, which is quicker in a test."""
+    from shoal.capabilities.probes.deadline import Outcome
+    from shoal.capabilities.survey import PROBES, joined
 
     def facts(given):
         machine = PRETEND(given)
-        found = detect(machine.reader, machine.facades)
+        found = joined(
+            {name: Outcome(probe(machine.reader, machine.facades), None, 0.0) for name, probe in PROBES.items()}
+        )
         return {**found.vitals, **found.engines, **found.record.labels}
 
     return facts
