@@ -21,6 +21,7 @@ from .effects import (
 from .errors import GossipError, KeyRefused, SectionTooLarge, SettingsRefused, UnknownNode, WireError
 from .member import Address, Identity, Member, Rank, Section, SectionKind, State
 from .node import Node
+from .seal import KeyRing, Seal, key_id, key_text, parse_key
 from .settings import Settings
 from .vitals import Vitals
 
@@ -35,6 +36,7 @@ __all__ = [
     "Identity",
     "Isolation",
     "KeyRefused",
+    "KeyRing",
     "Left",
     "Member",
     "Node",
@@ -44,6 +46,7 @@ __all__ = [
     "Rank",
     "Refused",
     "ResolveSeeds",
+    "Seal",
     "Section",
     "SectionKind",
     "SectionTooLarge",
@@ -57,4 +60,7 @@ __all__ = [
     "Vitals",
     "Wake",
     "WireError",
+    "key_id",
+    "key_text",
+    "parse_key",
 ]

@@ -10,11 +10,12 @@ from collections import Counter
 from random import Random
 
 from . import wire
-from .effects import Change, Changed, Effect, Note, Purpose, Send, Token, Wake
+from .effects import Ask, Change, Changed, Effect, Note, Outcome, Purpose, Send, Token, Wake
+from .errors import WireError
 from .frames import Frames
 from .health import Health
 from .member import Address, Claim, Identity, Rank, SectionKind, State
-from .messages import Flag, Row, Speaker, Summary
+from .messages import Flag, Message, Row, Speaker, Summary
 from .settings import Settings
 from .suspicion import spread_time
 from .table import Entry, Table
@@ -75,7 +76,21 @@ class Core:
         self._out.append(effect)
 
     def send(self, payload: bytes, to: Address) -> None:
-        self._out.append(Send(self.frames.wrap(payload), to))
+        self._out.append(Send(self.frames.wrap(payload, to), to))
+
+    def ask(self, token: Token, to: Address, payload: bytes, within: float) -> None:
+        """One request over TCP."""
+        self._out.append(Ask(token, to, self.frames.wrap_stream(payload, to), within))
+
+    def reply(self, outcome: Outcome) -> Message | None:
+        """The message of a stream's reply; None when there is none, or it is broken."""
+        if not isinstance(outcome, bytes):
+            return None
+        try:
+            return wire.decode(self.frames.unwrap(outcome))
+        except WireError:
+            self.count("replies refused")
+            return None
 
     def wake(self, purpose: Purpose, after: float, key: bytes = b"", number: int = 0) -> None:
         self._out.append(Wake(Token(purpose, key, number), max(after, 0.0)))

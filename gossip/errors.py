@@ -17,6 +17,10 @@ class FrameRefused(WireError):
     """The frame did not open: another protocol, another version, another key or cluster, or damage on the way."""
 
 
+class FrameReplayed(FrameRefused):
+    """The frame opened, and had been opened before, or is too old to tell. Networks repeat packets too."""
+
+
 class SectionTooLarge(GossipError):
     """`Node.publish` was given a payload over the limit. Nothing was published."""
 

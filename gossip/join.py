@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from . import wire
 from .core import Core
-from .effects import Ask, Outcome, Purpose, ResolveSeeds, Token
-from .errors import WireError
+from .effects import Outcome, Purpose, ResolveSeeds, Token
 from .member import Address
 from .messages import Busy, Synced
 from .probe import Prober
@@ -118,8 +116,8 @@ class Joiner:
     def _ask(self, address: Address, cursor: int) -> None:
         self._number += 1
         self._asked[self._number] = (address, cursor)
-        frame = self._syncer.request(joining=not self._core.table.live, cursor=cursor)
-        self._core.emit(Ask(Token(Purpose.JOIN, number=self._number), address, frame, _ASK_SECONDS))
+        request = self._syncer.request(joining=not self._core.table.live, cursor=cursor)
+        self._core.ask(Token(Purpose.JOIN, number=self._number), address, request, _ASK_SECONDS)
 
     def answered(self, number: int, outcome: Outcome, now: float) -> None:
         """A seed's reply."""
@@ -127,22 +125,12 @@ class Joiner:
         if asked is None:
             return
         address, cursor = asked
-        reply = self._decoded(outcome)
+        reply = self._core.reply(outcome)
         if isinstance(reply, Synced):
             self._take(reply, address, cursor, now)
         elif isinstance(reply, Busy):
             self._redirect(reply)
         self._ask_next()
-
-    def _decoded(self, outcome: Outcome) -> Synced | Busy | None:
-        if not isinstance(outcome, bytes):
-            return None
-        try:
-            reply = wire.decode(self._core.frames.unwrap(outcome))
-        except WireError:
-            self._core.count("replies refused")
-            return None
-        return reply if isinstance(reply, Synced | Busy) else None
 
     def _take(self, reply: Synced, address: Address, cursor: int, now: float) -> None:
         # What a first join teaches is known to all the others: it is not news to pass on.

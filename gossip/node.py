@@ -14,7 +14,7 @@ from .address import canonical
 from .answer import Answers, fitting, room_for
 from .core import Core
 from .effects import Effect, Isolation, Left, Outcome, Purpose, Token
-from .errors import FrameRefused, UnknownNode, WireError
+from .errors import FrameRefused, FrameReplayed, UnknownNode, WireError
 from .frames import PAYLOAD_BYTES, Frames, PlainFrames
 from .intake import Intake
 from .join import Joiner
@@ -37,7 +37,6 @@ _LEAVE_BURSTS = 3  # fanouts to which leaving is told at once
 _NOTE_SECONDS = 60.0  # refused packets are noted once in this time, with the address
 _TOLD_SECONDS = 1.0  # a peer is corrected at most this often
 _MOST_TOLD = 1024
-_FRAME_BYTES = len(PlainFrames("").wrap(b""))
 
 
 class Node:
@@ -222,7 +221,8 @@ class Node:
         if not mine:
             self._heard(now)
         reply = self._reply(message, now)
-        return (None if reply is None else self._core.frames.wrap(reply)), self._core.taken()
+        frame = None if reply is None else self._core.frames.wrap_stream(reply, source)
+        return frame, self._core.taken()
 
     def answered(self, token: Token, outcome: Outcome, now: float) -> list[Effect]:
         """The outcome of an `Ask`."""
@@ -264,7 +264,8 @@ class Node:
     # Inside
 
     def _gap(self, now: float) -> None:
-        """We missed what happened: old news is dropped, nobody is accused until a sync has told."""
+        """We missed what happened: nonces may repeat, old news is dropped, nobody is accused until a sync has told."""
+        self._core.frames.renew()
         self._spread.clear()
         self._liveness.restart_suspicions(now)
         self._core.health.heard_at = now if self._core.health.heard_at is not None else None
@@ -275,7 +276,9 @@ class Node:
     def _opened(self, data: bytes, source: Address, now: float) -> Message | None:
         core = self._core
         try:
-            return wire.decode(core.frames.unwrap(data))
+            return wire.decode(core.frames.unwrap(data, source))
+        except FrameReplayed as refusal:
+            core.count(f"refused: {refusal.place}")
         except FrameRefused as refusal:
             core.count(f"refused: {refusal.place}")
             if now - self._noted_at >= _NOTE_SECONDS:
@@ -309,7 +312,7 @@ class Node:
                 self._intake.report(message, now)
                 self._answers.judge_view(message, now)
                 entry = core.table.get(message.sender.node_id)
-                room = room_for(size - _FRAME_BYTES, validated=entry is not None and entry.validated == source)
+                room = room_for(size - core.frames.overhead, validated=entry is not None and entry.validated == source)
                 core.send(self._answers.to_ping(message, outdated, room, now), source)
                 self._syncer.compare(message.sender, message.flags, message.summary, now)
                 return

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from . import wire
 from .core import Core
-from .effects import Ask, Change, Outcome, Purpose, Token
-from .errors import WireError
+from .effects import Change, Outcome, Purpose, Token
 from .frames import PAYLOAD_BYTES
 from .intake import Intake
 from .liveness import Liveness
@@ -148,8 +147,8 @@ class Prober:
             if relay.claim.address is not None:
                 core.send(wire.ping_request(request, core.speaker, ask, entry.claim.address), relay.claim.address)
         if settings.tcp_fallback:
-            payload = core.frames.wrap(self.ping(entry, request, now))
-            core.emit(Ask(Token(Purpose.FALLBACK, number=request), entry.claim.address, payload, left))
+            token = Token(Purpose.FALLBACK, number=request)
+            core.ask(token, entry.claim.address, self.ping(entry, request, now), left)
         core.wake(Purpose.ROUND, left, number=request)
 
     def _relays_for(self, target: bytes, now: float) -> list[Entry]:
@@ -204,16 +203,12 @@ class Prober:
         if probe is None or probe.done:
             return
         if isinstance(outcome, bytes) and not self._acked_by_stream(outcome, probe, now):
-            self._core.count("replies refused")
             return
         probe.tcp = outcome
         self._end_early(probe, now)
 
     def _acked_by_stream(self, frame: bytes, probe: Probe, now: float) -> bool:
-        try:
-            ack = wire.decode(self._core.frames.unwrap(frame))
-        except WireError:
-            return False
+        ack = self._core.reply(frame)
         if not isinstance(ack, Ack) or ack.sender.node_id != probe.target or ack.request != probe.request:
             return False
         self._intake.hear(ack.sender, None, ack.items, now)

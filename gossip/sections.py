@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from . import items, wire
 from .core import Core
-from .effects import Ask, Change, Outcome, Purpose, Token
-from .errors import SectionTooLarge, WireError
+from .effects import Change, Outcome, Purpose, Token
+from .errors import SectionTooLarge
 from .member import SECTION_LIMIT, Section
 from .messages import Head, Pull, Pulled, SectionItem, Want
 from .spread import Spread
@@ -176,19 +176,14 @@ class Sections:
             return
         payload = wire.message(wire.PULL, self._core.speaker, map(items.pack_want, wants))
         token = Token(Purpose.PULL, number=self._next_ask)
-        self._core.emit(Ask(token, address, self._core.frames.wrap(payload), _ASK_SECONDS))
+        self._core.ask(token, address, payload, _ASK_SECONDS)
 
     def answered(self, number: int, outcome: Outcome, now: float) -> None:
         """The reply of a pull."""
-        if isinstance(outcome, bytes):
-            try:
-                reply = wire.decode(self._core.frames.unwrap(outcome))
-            except WireError:
-                self._core.count("replies refused")
-            else:
-                if isinstance(reply, Pulled):
-                    for item in reply.items.sections:
-                        self.take(item, now, relay=False)
+        reply = self._core.reply(outcome)
+        if isinstance(reply, Pulled):
+            for item in reply.items.sections:
+                self.take(item, now, relay=False)
         self._finish(number, now)
 
     def _finish(self, number: int, now: float) -> None:

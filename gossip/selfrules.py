@@ -132,6 +132,8 @@ class SelfRules:
         core.identity = Identity(node_id=node_id, generation=1, boot_id=core.chance.randbytes(BOOT_ID_BYTES))
         if old.generation + 1 < GENERATION_LIMIT:
             core.identity = attrs.evolve(core.identity, generation=old.generation)
+        # A clone of this machine would also have gone on with our nonces.
+        core.frames.renew()
         core.emit(Persist(core.identity))
         core.emit(Conflict(old.node_id, node_id, core.me.claim.address))
         core.table.remove(old.node_id, now)

@@ -15,8 +15,7 @@ from collections.abc import Iterable
 
 from . import items, wire
 from .core import Core
-from .effects import Ask, Outcome, Purpose, Token
-from .errors import WireError
+from .effects import Outcome, Purpose, Token
 from .intake import Intake
 from .member import Rank
 from .messages import Flag, Row, Speaker, Summary, Sync, Synced
@@ -101,7 +100,7 @@ class Syncer:
             self._ask(self._partner)
 
     def request(self, *, joining: bool, cursor: int = 0) -> bytes:
-        """A sync request's frame. A joiner's carries all that it has to say about itself."""
+        """A sync request. A joiner's carries all that it has to say about itself."""
         core = self._core
         me = core.me
         body = [items.pack_hashes(core.table.buckets), core.table.packed(me)]
@@ -112,7 +111,7 @@ class Syncer:
             if me.vitals is not None:
                 body.append(items.pack_vitals(me.node_id, me.claim.generation, 0.0, me.vitals))
         flags = Flag.JOINING if joining else 0
-        return core.frames.wrap(wire.message(wire.SYNC, core.speaker, body, flags=flags))
+        return wire.message(wire.SYNC, core.speaker, body, flags=flags)
 
     def _ask(self, partner: bytes) -> None:
         core = self._core
@@ -122,15 +121,15 @@ class Syncer:
             return
         core.count("syncs asked")
         token = Token(Purpose.SYNC, number=self._number)
-        core.emit(Ask(token, entry.claim.address, self.request(joining=False, cursor=self._cursor), _ASK_SECONDS))
+        core.ask(token, entry.claim.address, self.request(joining=False, cursor=self._cursor), _ASK_SECONDS)
 
     def answered(self, number: int, outcome: Outcome, now: float) -> bool:
         """The reply of a sync of ours. True when it was one and complete."""
         partner = self._partner
         if number != self._number or partner is None:
             return False
-        reply = self.decoded(outcome)
-        if reply is None:
+        reply = self._core.reply(outcome)
+        if not isinstance(reply, Synced):
             self._partner = None
             return False
         taught = self.absorb(reply, self._cursor, now)
@@ -145,17 +144,6 @@ class Syncer:
                 self._barren = {node: at for node, at in self._barren.items() if now - at < self._patience}
         return True
 
-    def decoded(self, outcome: Outcome) -> Synced | None:
-        """The reply, if it is one."""
-        if not isinstance(outcome, bytes):
-            return None
-        try:
-            reply = wire.decode(self._core.frames.unwrap(outcome))
-        except WireError:
-            self._core.count("replies refused")
-            return None
-        return reply if isinstance(reply, Synced) else None
-
     def absorb(self, reply: Synced, start: int, now: float) -> bool:
         """Take a reply, give back what its sender lacks, fetch what it holds. True when anyone was taught.
 
@@ -165,8 +153,8 @@ class Syncer:
         taught = self._intake.hear(reply.sender, None, reply.items, now).taught
         gifts = self._gifts(reply, start, now)
         if gifts and (entry := core.table.get(sender)) is not None and entry.claim.address is not None:
-            payload = core.frames.wrap(wire.message(wire.PUSH, core.speaker, gifts))
-            core.emit(Ask(Token(Purpose.PUSH), entry.claim.address, payload, _ASK_SECONDS))
+            payload = wire.message(wire.PUSH, core.speaker, gifts)
+            core.ask(Token(Purpose.PUSH), entry.claim.address, payload, _ASK_SECONDS)
         wants = self._sections.missing([row.claim.node_id for row in reply.items.rows])
         if wants:
             self._sections.ask(sender, wants)
