@@ -1,0 +1,133 @@
+"""Junk at the gossip port of a running agent: it stays up, says what it refused, and its memory is flat."""
+
+import random
+import socket
+import struct
+
+import psutil
+import pytest
+
+HTTP = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: curl/8\r\nAccept: */*\r\n\r\n"
+DATAGRAMS = 6000
+CONNECTIONS = 300
+# What a first use of rarely used code may cost; a leak of a datagram's size each would be ten times that.
+GROWTH_BYTES = 4 << 20
+
+
+def junk(chance):
+    """One datagram of some hostile kind."""
+    kind = chance.randrange(5)
+    if kind == 0:
+        return chance.randbytes(chance.randrange(1400))
+    if kind == 1:
+        return HTTP
+    if kind == 2:
+        return chance.randbytes(60_000)
+    if kind == 3:
+        return b""
+    return b"shoal"[: chance.randrange(6)] + chance.randbytes(40)
+
+
+@pytest.fixture
+def pair(cluster):
+    return cluster("one", "two")
+
+
+def place(agent):
+    host, _, port = agent.address.rpartition(":")
+    return host, int(port)
+
+
+def refused(agent):
+    gossip = agent.status()["gossip"]
+    return sum(count for what, count in gossip.items() if what.startswith(("refused", "malformed")))
+
+
+def memory(agent):
+    return psutil.Process(agent.process.pid).memory_info().rss
+
+
+def throw_datagrams(agent, to, chance, count):
+    """Waits for the agent now and then, so that the kernel drops none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for number in range(count):
+            sock.sendto(junk(chance), to)
+            if number % 100 == 0:
+                agent.status()
+
+
+def test_junk_datagrams_are_counted_and_change_nothing(pair, eventually):
+    one, two = pair
+    to, chance = place(one), random.Random(7)
+    throw_datagrams(one, to, chance, DATAGRAMS // 4)
+    before, counted = memory(one), refused(one)
+    throw_datagrams(one, to, chance, DATAGRAMS)
+    eventually(lambda: refused(one) >= counted + DATAGRAMS * 0.9)
+    assert memory(one) - before < GROWTH_BYTES
+    assert one.states() == two.states() == {"one": "alive", "two": "alive"}
+    assert one.output().count("packet.refused") == 1, "logged once a minute"
+    assert "Traceback" not in one.output()
+
+
+def test_junk_connections_are_counted_and_held_in_bounds(pair, eventually):
+    one, two = pair
+    to, chance = place(one), random.Random(8)
+    shapes = (
+        lambda: HTTP,
+        lambda: chance.randbytes(500),
+        lambda: struct.pack("<I", 0xFFFFFFFF),
+        lambda: struct.pack("<I", 100) + chance.randbytes(100),
+        lambda: struct.pack("<I", 0),
+        lambda: b"",
+    )
+
+    def throw(count):
+        for number in range(count):
+            with socket.create_connection(to, timeout=20) as sock:
+                sock.sendall(shapes[number % len(shapes)]())
+                sock.shutdown(socket.SHUT_WR)
+                try:
+                    while sock.recv(4096):
+                        pass
+                except ConnectionResetError:
+                    pass
+
+    throw(CONNECTIONS // 3)
+    before = memory(one)
+    throw(CONNECTIONS)
+    gossip = one.status()["gossip"]
+    assert gossip["streams: no frame"] >= CONNECTIONS // 3
+    assert refused(one) >= CONNECTIONS // 6
+    assert memory(one) - before < GROWTH_BYTES
+    assert one.states() == two.states() == {"one": "alive", "two": "alive"}
+    assert "Traceback" not in one.output()
+
+
+def test_a_crowd_of_big_frames_does_not_fill_the_memory(pair):
+    """Each connection stays within the limit of one frame; together they would take a gigabyte."""
+    one, _ = pair
+    to = place(one)
+    before = memory(one)
+    held = []
+    try:
+        for _ in range(40):
+            sock = socket.create_connection(to, timeout=20)
+            held.append(sock)
+            sock.settimeout(0.05)
+            sock.sendall(struct.pack("<I", 32 << 20))
+        piece, most, sent = bytes(1 << 20), 0, 0
+        for _ in range(24):
+            for sock in held:
+                try:
+                    sock.sendall(piece)
+                    sent += len(piece)
+                except OSError:
+                    continue
+            most = max(most, memory(one) - before)
+        assert sent > 64 << 20
+        assert most < 160 << 20
+        assert one.states() == {"one": "alive", "two": "alive"}
+        assert one.status()["gossip"]["streams: no frame"] > 0
+    finally:
+        for sock in held:
+            sock.close()
