@@ -239,11 +239,16 @@ class Table:
 
 
 def _hash(entry: Entry) -> int:
-    """What two equal tables agree on: not suspicions, accusers, addresses or vitals."""
+    """What two equal tables agree on: not suspicions, accusers, addresses or vitals, nor what an earlier run published.
+
+    A restarted node holds nothing of its earlier run: were that hashed elsewhere, tables would differ for ever.
+    """
     claim = entry.row.claim
     dead = entry.shown is State.DEAD
     fixed = _LIVENESS.pack(claim.node_id, claim.generation, claim.incarnation, claim.rank is Rank.LEFT, dead)
     versions = [
-        _VERSION.pack(kind, section.generation, section.version) for kind, section in sorted(entry.sections.items())
+        _VERSION.pack(kind, section.generation, section.version)
+        for kind, section in sorted(entry.sections.items())
+        if section.generation == claim.generation
     ]
     return int.from_bytes(blake2b(b"".join((fixed, *versions)), digest_size=4).digest(), "big")

@@ -77,7 +77,7 @@ def test_leaving_is_known_everywhere_at_once_and_is_no_death(seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_a_stop_of_three_seconds_kills_nobody(seed):
     cluster = grown(32, seed, settings=Settings.local())
-    cluster.pause(5, 3.0)
+    cluster.freeze(5, 3.0)
     cluster.run(30.0)
     assert not cluster.of(Change.FAILED), f"seed {seed}"
     assert cluster.complete()
