@@ -1,8 +1,9 @@
-"""Commands that change something: join, leave, forget, labels."""
+"""Commands that change something: join, leave, forget, labels, reload."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 
 from . import cli_output as output
 from .cli_options import FORMATS, Command, Parser, agent, label, nothing
@@ -10,7 +11,7 @@ from .errors import Partial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
 _LABEL_COLUMNS: Sequence[output.Column] = (
@@ -18,6 +19,8 @@ _LABEL_COLUMNS: Sequence[output.Column] = (
     ("TYPE", lambda row: output.value_type(row["value"])),
     ("VALUE", lambda row: row["value"]),
 )
+# Hooks and broken hardware may use up their deadlines.
+_RELOAD_S = 60.0
 # Leaving tells the cluster first, for two seconds by the protocol.
 _LEAVE_S = 10.0
 
@@ -59,6 +62,33 @@ def labels_unset(options: argparse.Namespace) -> int:
     return 0
 
 
+def reload(options: argparse.Namespace) -> int:
+    """Warnings and what needs a restart go to standard error; the record's changes are the answer."""
+    answer = agent(options).call("reload", {}, _RELOAD_S)
+    if options.output == "json":
+        output.write_json(answer)
+    else:
+        lines = list(_changes(answer))
+        for line in lines or ["nothing changed"]:
+            output.write(output.plain(line))
+    for warning in answer["warnings"]:
+        print(f"warning: {output.plain(warning)}", file=sys.stderr)
+    if answer["needs_restart"]:
+        print(f"warning: changed too, in force after a restart: {', '.join(answer['needs_restart'])}", file=sys.stderr)
+    return 0
+
+
+def _changes(answer: dict[str, Any]) -> Iterator[str]:
+    for key, value in sorted(answer["added"].items()):
+        yield f"+ {key} = {output.plain(value)}"
+    for key, value in sorted(answer["removed"].items()):
+        yield f"- {key} = {output.plain(value)}"
+    for key, (before, after) in sorted(answer["changed"].items()):
+        yield f"~ {key} = {output.plain(after)} (was {output.plain(before)})"
+    if answer["devices_changed"]:
+        yield "~ devices"
+
+
 def _write_labels(labels: dict[str, bool | int | str], form: str) -> None:
     rows: list[dict[str, Any]] = [{"name": key, "value": value} for key, value in labels.items()]
     output.write_rows(labels, rows, form, _LABEL_COLUMNS)
@@ -90,6 +120,7 @@ COMMANDS = {
     "join": Command(_addresses, join),
     "leave": Command(nothing, leave),
     "forget": Command(_node, forget),
+    "reload": Command(nothing, reload, formats=("table", "json")),
     "labels list": Command(nothing, labels_list, formats=FORMATS),
     "labels set": Command(_pairs, labels_set),
     "labels unset": Command(_keys, labels_unset),

@@ -67,11 +67,15 @@ class LogConfig:
 
 @attrs.frozen(kw_only=True)
 class DetectConfig:
-    """`enabled` false makes a pretended node: its record is only arch, os and the operator's labels."""
+    """`enabled` false makes a pretended node: its record is only arch, os and the operator's labels.
+
+    The free space of `disk_paths`, and of the state directory, is watched.
+    """
 
     enabled: bool = True
     labels_dir: str = "/etc/shoal/labels.d"
     probes_dir: str = "/etc/shoal/probes.d"
+    disk_paths: tuple[str, ...] = ()
 
 
 def _frozen(labels: Mapping[str, CapValue]) -> Mapping[str, CapValue]:
@@ -188,6 +192,9 @@ SETTINGS: Mapping[str, Mapping[str, Setting]] = {
         "enabled": _switch("detect this machine; else the record is only arch, os and the labels given", "--detect"),
         "labels_dir": _path("directory of files with further labels"),
         "probes_dir": _path("directory of programs that print further labels"),
+        "disk_paths": Setting(
+            kinds.absolute_paths, kinds.list_from_text, "paths whose free space is watched beside the state directory"
+        ),
     },
 }
 _ALL_SECTIONS = (*SETTINGS, "labels")

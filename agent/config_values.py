@@ -50,6 +50,16 @@ def path(value: object) -> str:
         raise UnfitValue(f"expected a path; the home of {given!r} is not known") from None
 
 
+def absolute_paths(value: Any) -> tuple[str, ...]:
+    if not _is_list(value):
+        raise UnfitValue('expected a list of paths, such as ["/srv/models"]')
+    found = tuple(path(item) for item in value)
+    for item in found:
+        if not item.startswith("/"):
+            raise UnfitValue(f"expected paths that begin with /, not {item!r}")
+    return found
+
+
 def name(value: object) -> str:
     if isinstance(value, str) and _NAME.fullmatch(value):
         return value
