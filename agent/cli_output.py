@@ -8,7 +8,7 @@ from .cli_options import colours
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     Row = Mapping[str, Any]
@@ -50,13 +50,18 @@ def write_rows(answer: Row, rows: Sequence[Row], form: str, columns: Sequence[Co
 def write_table(rows: Iterable[Row], columns: Sequence[Column]) -> None:
     lines = [[header for header, _ in columns]]
     lines += [[plain(cell(row)) for _, cell in columns] for row in rows]
+    for line in aligned(lines, painted=colours()):
+        write(line)
+
+
+def aligned(lines: Sequence[Sequence[str]], *, painted: bool = False) -> Iterator[str]:
+    """The lines with their cells below each other."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    painted = colours()
     for line in lines:
         cells = [text.ljust(width) for text, width in zip(line, widths, strict=True)]
         if painted:
             cells = [paint(text) for text in cells]
-        write("  ".join(cells).rstrip())
+        yield "  ".join(cells).rstrip()
 
 
 def write_pairs(pairs: Iterable[tuple[str, object]]) -> None:

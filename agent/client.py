@@ -9,12 +9,10 @@ Answers are plain dicts and lists, as they come off the wire. A `Client` belongs
 
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
 
-from .errors import BadFrame, NoPermission, Refused, ShoalError, Unreachable, from_wire
-from .frames import REPLY_BYTES, REQUEST_BYTES, FrameReader, encode
+from .connection import PROTOCOL, Connection
+from .errors import BadFrame, Unreachable
 from .socket_path import asking_path
 
 TYPE_CHECKING = False
@@ -22,13 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any, Self
 
-PROTOCOL = 1
-_RECEIVE_BYTES = 256 << 10
-# The agent answers a passed deadline itself, with a typed error; the socket's own limit is only for one that hangs.
-_GRACE_S = 2.0
-# Frames that the agent may send ahead of our asking for more, and how many are used up before we ask.
-_CREDIT = 64
-_REFILL = 32
+__all__ = ["PROTOCOL", "Client"]
 
 
 class Client:
@@ -45,7 +37,7 @@ class Client:
     def __init__(self, socket_path: str | None = None, timeout: float = 10.0) -> None:
         self.socket_path = socket_path or asking_path(os.environ, os.getuid())
         self.timeout = timeout
-        self._connection: _Connection | None = None
+        self._connection: Connection | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -62,7 +54,7 @@ class Client:
         """The answer to one call. The lists of a paged answer come joined."""
         within = self.timeout if timeout is None else timeout
         if self._connection is None:
-            self._connection = _Connection(self.socket_path, within)
+            self._connection = Connection(self.socket_path, within)
         try:
             return self._connection.ask(call, args or {}, within)
         except (Unreachable, BadFrame):
@@ -97,14 +89,91 @@ class Client:
         return self.find(requirement, limit)["nodes"]
 
     def find(
-        self, requirement: object = "", limit: int | None = None, *, labels: bool | Iterable[str] = True
+        self,
+        requirement: object = "",
+        limit: int | None = None,
+        *,
+        labels: bool | Iterable[str] = True,
+        options: Mapping[str, Any] | None = None,
+        explain: bool = False,
     ) -> dict[str, Any]:
-        """The whole answer: `nodes`, `total` matching, `known` nodes, `failing` terms when none match, `warnings`."""
-        args: dict[str, Any] = {"requirement": str(requirement)}
+        """The whole answer: `nodes`, `total` matching, `known` nodes, `view` with its age, and why there are none.
+
+        `options` are count, strict, avoid, anti_affinity, spread, prefer, prefer_local and fallbacks; see the README.
+        """
+        args = _given(requirement=str(requirement), limit=limit, options=options, explain=explain)
         args["labels"] = labels if isinstance(labels, bool) else list(labels)
-        if limit is not None:
-            args["limit"] = limit
         return self.call("find", args)
+
+    def place(
+        self,
+        task: str | Mapping[str, Any],
+        *,
+        options: Mapping[str, Any] | None = None,
+        policy: Mapping[str, Any] | None = None,
+        explain: str = "never",
+    ) -> dict[str, Any]:
+        """The node, or nodes, for a task: `ok`, `nodes`, `fit_score`, `tool`, `runner_up`, `seed`, `view`, `task`.
+
+        The task is a description, or a map with description, workload_class, required_tools, min_free_ram_mb,
+        memory_request_mb, context_tokens, prefers_turboquant, preferred_backends and requirement. `options` are those
+        of `find` and seed and pick. With `explain` "failure" an answer that is not `ok` holds an `explanation`, with
+        "always" each does. Nothing that fits is no error.
+        """
+        return self.call("place", _given(task=task, options=options, policy=policy, explain=explain))
+
+    def explain(
+        self,
+        requirement: object = "",
+        *,
+        task: str | Mapping[str, Any] | None = None,
+        node: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+    ) -> dict[str, Any]:
+        """Why a find, or with a `task` a placement, comes out as it does; of a `node`, its place or what is against it.
+
+        `limit` bounds the lists; the counts are of all nodes.
+        """
+        args = _given(requirement=str(requirement), task=task, node=node, options=options, limit=limit)
+        return self.call("explain", args)["explanation"]
+
+    def observe(
+        self, node: str, task: str | Mapping[str, Any], *, success: bool = True, **measures: int
+    ) -> dict[str, Any]:
+        """Record how a run of the task on the node went: later placements of such tasks, on any node, read it.
+
+        `measures` are wall_ms, peak_ram_mb, peak_vram_mb and samples.
+        """
+        return self.call("observe", _given(node=node, task=task, success=success, **measures))["observation"]
+
+    def fail(
+        self, node: str, failure: str, task: str | Mapping[str, Any] | None = None, **scope: str
+    ) -> dict[str, Any]:
+        """Record that the node failed at such tasks, or at any; `failure` is a failure class such as exec-crash.
+
+        `scope` may name a tool, backend or surface.
+        """
+        return self.call("fail", _given(node=node, failure=failure, task=task, **scope))["failure"]
+
+    def override(self, node: str, task: str | Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Set aside what is held against the node, for such tasks or for all; answers what was."""
+        return self.call("override", _given(node=node, task=task))["lifted"]
+
+    def history(self, node: str | None = None) -> list[dict[str, Any]]:
+        """The failures and runs that count now, of one node or all."""
+        return self.call("history", _given(node=node))["history"]
+
+    def cordon(self) -> None:
+        """This node takes no new work until `uncordon`."""
+        self.call("cordon")
+
+    def drain(self) -> None:
+        """As `cordon`, and what runs here should go elsewhere."""
+        self.call("drain")
+
+    def uncordon(self) -> None:
+        self.call("uncordon")
 
     def wait(self, members: int, timeout: float = 60.0, *, requirement: object = "") -> dict[str, Any]:
         """Return when so many nodes are alive here and satisfy the requirement; `DeadlinePassed` after `timeout` s."""
@@ -138,144 +207,14 @@ class Client:
         every change.
         """
         args = {"labels": labels if isinstance(labels, bool) else list(labels), "vitals": vitals}
-        connection = _Connection(self.socket_path, self.timeout)
+        connection = Connection(self.socket_path, self.timeout)
         try:
             yield from connection.stream("watch", args, self.timeout)
         finally:
             connection.close()
 
 
-class _Connection:
-    """A connected socket and the hello that came first on it."""
-
-    def __init__(self, path: str, timeout: float) -> None:
-        self._path = path
-        self._reader = FrameReader(REPLY_BYTES)
-        self._last_id = 0
-        self._socket = _connect(path, timeout)
-        self._greeted = False
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def ask(self, call: str, args: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        request = self._send(call, args, timeout, deadline_ms=max(1, int(timeout * 1000)))
-        answer: dict[str, Any] = {}
-        while True:
-            reply = self._reply(request)
-            page: dict[str, Any] = reply["ok"]
-            for key, value in page.items():
-                if isinstance(value, list) and key in answer:
-                    answer[key] += value
-                else:
-                    answer[key] = value
-            if not reply.get("more"):
-                return answer
-
-    def stream(self, call: str, args: Mapping[str, Any], timeout: float) -> Iterator[dict[str, Any]]:
-        request = self._send(call, {**args, "credit": _CREDIT}, timeout)
-        used = 0
-        pages: list[Any] = []
-        while True:
-            event: dict[str, Any] = self._reply(request)["ok"]
-            used += 1
-            if used == _REFILL:
-                # Failing, it is the end: what has arrived is read first.
-                with contextlib.suppress(OSError):
-                    self._socket.sendall(self._request("credit", {"stream": request, "add": used}))
-                used = 0
-            self._socket.settimeout(None)
-            if event.get("partial"):
-                pages += event["nodes"]
-                continue
-            if pages:
-                event["nodes"] = pages + event["nodes"]
-                pages = []
-            event.pop("partial", None)
-            yield event
-
-    def _send(self, call: str, args: Mapping[str, Any], timeout: float, **fields: int) -> int:
-        frame = self._request(call, args, **fields)
-        self._socket.settimeout(timeout + _GRACE_S)
-        try:
-            self._socket.sendall(frame)
-        except OSError as error:
-            # The agent may have said why before it closed, as when it serves too many connections.
-            self._drain()
-            raise Unreachable(f"the agent on {self._path} closed the connection") from error
-        return self._last_id
-
-    def _request(self, call: str, args: Mapping[str, Any], **fields: int) -> bytes:
-        self._last_id += 1
-        return encode({"id": self._last_id, "call": call, "args": args, **fields}, REQUEST_BYTES)
-
-    def _reply(self, request: int) -> dict[str, Any]:
-        """The next reply to `request`; replies to others (the credit of a stream) are passed over."""
-        while True:
-            message = self._message()
-            if "hello" in message and not self._greeted:
-                self._greeted = True
-                _agree(message["hello"])
-                continue
-            if message.get("id") not in (request, None):
-                continue
-            if "err" in message:
-                raise from_wire(message["err"])
-            return message
-
-    def _message(self) -> dict[str, Any]:
-        while (message := self._reader.next_message()) is None:
-            try:
-                data = self._socket.recv(_RECEIVE_BYTES)
-            except TimeoutError as error:
-                raise Unreachable(
-                    f"the agent on {self._path} does not answer", hint="it may be stopped or overloaded"
-                ) from error
-            except OSError as error:
-                raise Unreachable(f"the connection to the agent on {self._path} broke: {error.strerror}") from error
-            if not data:
-                raise Unreachable(f"the agent on {self._path} closed the connection", hint="it may be stopping")
-            self._reader.feed(data)
-        return message
-
-    def _drain(self) -> None:
-        try:
-            while True:
-                message = self._message()
-                if "err" in message:
-                    raise from_wire(message["err"])
-        except Unreachable:
-            return
-
-
-def _agree(hello: Mapping[str, Any]) -> None:
-    lowest, highest = hello.get("protocol", (0, 0))
-    if not lowest <= PROTOCOL <= highest:
-        raise Refused(
-            f"this client speaks protocol {PROTOCOL}, the agent (version {hello.get('version')}) {lowest} to {highest}",
-            hint="use a client of the agent's version",
-        )
-
-
-def _connect(path: str, timeout: float) -> socket.socket:
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(timeout)
-    try:
-        connection.connect(path)
-    except OSError as error:
-        connection.close()
-        raise _unreachable(path, error) from error
-    return connection
-
-
-def _unreachable(path: str, error: OSError) -> ShoalError:
-    start = "start one with `shoal run`, or name its socket with --socket or SHOAL_API_SOCKET"
-    if isinstance(error, PermissionError):
-        return NoPermission(f"no permission to use the socket {path}", hint="join the group that owns it, or use sudo")
-    if isinstance(error, FileNotFoundError):
-        return Unreachable(f"no agent answers on {path}: there is no such socket", hint=start)
-    if isinstance(error, ConnectionRefusedError):
-        return Unreachable(f"no agent answers on {path}: nothing listens there any more", hint=start)
-    if isinstance(error, (TimeoutError, BlockingIOError)):
-        return Unreachable(f"the agent on {path} does not take connections", hint="it may be stopped or overloaded")
-    return Unreachable(f"no agent answers on {path}: {error.strerror or error}", hint=start)
+def _given(**arguments: Any) -> dict[str, Any]:
+    """The arguments that have a value; maps as plain ones."""
+    plain = {name: dict(value) if hasattr(value, "keys") else value for name, value in arguments.items()}
+    return {name: value for name, value in plain.items() if value is not None}

@@ -114,6 +114,11 @@ class Histories:
             self._told = payload
             self._publish(payload)
 
+    def close(self) -> None:
+        """Store what `run` has not stored yet."""
+        if self._untold.is_set():
+            self.save()
+
     def save(self) -> None:
         """Store it all. A disk that refuses is reported: what is remembered still counts until the stop."""
         if self._state is not None:

@@ -71,19 +71,19 @@ def whole_row(record: NodeRecord, *, now: float, here: str) -> dict[str, Any]:
     return row
 
 
-def in_pages(rows: Iterator[dict[str, Any]], head: Answer) -> Pages:
-    """An answer with `head` in its first part and the rows as `nodes`, `PAGE_ROWS` a part."""
-    return Pages(_parts(rows, head))
+def in_pages(rows: Iterator[dict[str, Any]], head: Answer, name: str = "nodes") -> Pages:
+    """An answer with `head` in its first part and the rows as `name`, `PAGE_ROWS` a part."""
+    return Pages(_parts(rows, head, name))
 
 
-def _parts(rows: Iterator[dict[str, Any]], head: Answer) -> Iterator[Answer]:
-    part: Answer = {**head, "nodes": list(islice(rows, PAGE_ROWS))}
-    while part["nodes"]:
+def _parts(rows: Iterator[dict[str, Any]], head: Answer, name: str) -> Iterator[Answer]:
+    part: Answer = {**head, name: list(islice(rows, PAGE_ROWS))}
+    while part[name]:
         following = list(islice(rows, PAGE_ROWS))
         if not following:
             break
         yield part
-        part = {"nodes": following}
+        part = {name: following}
     yield part
 
 

@@ -27,12 +27,10 @@ class Schedule:
         self._publish = publish
         self.current: SchedulePayload = _stored(state)
 
-    def publish(self) -> None:
-        """Tell the cluster what is in force: at the start, also when it is nothing special.
-
-        Others may still hold what an earlier run of this node said.
-        """
-        self._publish(self.current.encode())
+    def tell(self) -> None:
+        """Tell the cluster at the start what is in force; a run that says nothing takes work as usual."""
+        if self.current != SchedulePayload():
+            self._publish(self.current.encode())
 
     def change(self, schedulable: Schedulable) -> bool:
         """Put the node into this state; False when it is in it already.
@@ -50,7 +48,7 @@ class Schedule:
             except StateUnusable:
                 self.current = before
                 raise
-        self.publish()
+        self._publish(self.current.encode())
         return True
 
 

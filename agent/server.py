@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 import trio
 
-from .api import Api, Command, Pages, Query, Stream
+from .api import Answer, Api, Command, Later, Pages, Query, Stream
 from .calls_nodes import greeting
 from .config import ApiConfig
 from .errors import BadFrame, Busy, Internal, ShoalError, UsageError
@@ -34,6 +34,8 @@ CONNECTIONS = 256
 RESERVED = 16
 # Commands and streams of one connection at a time; queries are answered in order and are not counted.
 IN_FLIGHT = 64
+# Answers at a time that are worked out in threads: they share one interpreter, so more would only slow the loop.
+THINKING = 1
 # Answering a burst of pipelined queries, the loop turns to others after this long.
 SLICE_SECONDS = 0.002
 # Out of descriptors: others must close some first.
@@ -52,6 +54,7 @@ class Server:
         self._config = config
         self._listener: Listener | None = None
         self._connections = 0
+        self._thinking = trio.CapacityLimiter(THINKING)
 
     def open(self) -> None:
         """Take the socket now, so that a second agent ends before it did anything else; `run` does it otherwise.
@@ -111,7 +114,7 @@ class Server:
 
     async def _serve(self, sock: socket.socket, caller: Caller) -> None:
         try:
-            await Connection(sock, self._api, caller).run()
+            await Connection(sock, self._api, caller, self._thinking).run()
         except Exception:
             log.exception("api.connection_failed", uid=caller.uid)
             self._api.count(Internal.kind)
@@ -133,8 +136,9 @@ def _turn_away(sock: socket.socket) -> None:
 class Connection:
     """One client: a task that reads, a task that writes what did not fit at once, one per command or stream."""
 
-    def __init__(self, sock: socket.socket, api: Api, caller: Caller) -> None:
+    def __init__(self, sock: socket.socket, api: Api, caller: Caller, thinking: trio.CapacityLimiter) -> None:
         self._sock = sock
+        self._thinking = thinking
         self._api = api
         self._caller = caller
         self._reader = FrameReader(REQUEST_BYTES)
@@ -242,7 +246,9 @@ class Connection:
             if then is not None:
                 then(self._api.backend)
 
-    async def _put_answer(self, asked: RequestId, answer: dict[str, Any] | Pages) -> None:
+    async def _put_answer(self, asked: RequestId, answer: Answer | Pages | Later) -> None:
+        if isinstance(answer, Later):
+            answer = await trio.to_thread.run_sync(answer.work, abandon_on_cancel=True, limiter=self._thinking)
         if not isinstance(answer, Pages):
             self._put({"id": asked, "ok": answer})
             return

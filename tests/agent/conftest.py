@@ -6,7 +6,10 @@ from shoal.agent.calls import api_for
 from shoal.agent.config import ApiConfig
 from shoal.agent.errors import Refused
 from shoal.agent.frames import REPLY_BYTES, REQUEST_BYTES, FrameReader, encode
+from shoal.agent.histories import Histories
+from shoal.agent.schedule import Schedule
 from shoal.agent.server import Server
+from shoal.agent.surveyor import Reloaded
 from shoal.agent.watchers import NodeEvent, Watchers
 from shoal.capabilities import NodeCapabilities
 from shoal.placement import NodeRecord, NodeState, NodeVitals, View
@@ -21,11 +24,24 @@ class FakeBackend:
         self.operator_labels = {}
         self.view = View.of([node(1, gpu=False), node(2), node(3, vram=24564)], here=self.node_id)
         self.time = 1000.0
+        self.seeds = iter(range(1, 1000))
+        self.told = []
+        self.schedule = Schedule(None, self.told.append)
+        self.others = {}
+        self.histories = Histories(None, self.told.append, lambda: self.others)
+        self.warnings = ()
+        self.reloaded = Reloaded(added={}, removed={}, changed={}, devices_changed=False)
         self.log = []
         self.gate = trio.Event()
 
     def now(self):
         return self.time
+
+    def unix(self):
+        return 1_700_000_000.0 + self.time
+
+    def next_seed(self):
+        return next(self.seeds)
 
     def status(self):
         return {"name": "n1", "addr": "127.0.0.1:7931", "cluster": "shoal"}
@@ -39,6 +55,11 @@ class FakeBackend:
         gone = [key for key in keys if key in self.operator_labels]
         self.operator_labels = {key: value for key, value in self.operator_labels.items() if key not in gone}
         return gone
+
+    async def reload(self):
+        self.log.append("reload")
+        await self.gate.wait()
+        return self.reloaded
 
     def forget(self, node_id):
         self.view = self.view.remove(node_id)

@@ -42,22 +42,25 @@ async def test_find_suitable_nodes_over_the_socket_answers_the_best_first(answer
     assert (len(found["nodes"]), found["total"]) == (1, 2)
 
 
-async def test_find_without_a_match_says_why_in_short(answer, backend, make_node):
+async def test_find_without_a_match_explains_it_on_request(answer, backend, make_node):
     backend.view = (
         backend.view.replace(make_node(4, state=NodeState.DEAD))
         .replace(make_node(5, schedulable=Schedulable.CORDONED))
         .replace(NodeRecord(node_id="f" * 32, name="new"))
     )
-    found = await answer("find", requirement="gpu_nvidia, gpu_vram_mb>=80000, zoone=a")
-    assert found["nodes"] == []
-    assert found["why"]["examined"] == 6
-    assert found["why"]["excluded"] == {"dead": 1, "cordoned": 1, "without a record": 1}
-    assert [(term["text"], term["nodes"], term["kinds"]) for term in found["why"]["terms"]] == [
-        ("gpu_nvidia", 1, {"false": 1}),
-        ("gpu_vram_mb>=80000", 3, {"missing": 1, "value": 2}),
-        ("zoone=a", 3, {"missing": 3}),
+    asked = "gpu_nvidia, gpu_vram_mb>=80000, zoone=a"
+    assert "explanation" not in await answer("find", requirement=asked)
+    found = await answer("find", requirement=asked, explain=True)
+    told = found["explanation"]
+    assert (found["nodes"], found["total"], found["known"]) == ([], 0, 6)
+    assert (told["verdict"], told["excluded_count"]) == ("unknown", 6)
+    assert [(total["text"], total["count"]) for total in told["totals"]] == [
+        ("gpu_vram_mb>=80000", 5),
+        ("zoone=a", 5),
+        ("gpu_nvidia", 2),
+        ("the cordon", 1),
     ]
-    assert any("zoone" in warning for warning in found["warnings"])
+    assert any("zoone" in hint for hint in told["hints"])
 
 
 async def test_find_reviews_a_requirement_on_request(answer):

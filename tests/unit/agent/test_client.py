@@ -96,7 +96,7 @@ def test_junk_and_an_early_end_are_typed_and_a_new_call_connects_again(agent):
 
 
 def test_an_agent_that_does_not_answer_is_given_up(agent, monkeypatch):
-    monkeypatch.setattr("shoal.agent.client._GRACE_S", 0.0)
+    monkeypatch.setattr("shoal.agent.connection._GRACE_S", 0.0)
     with agent(at_once=True) as client, pytest.raises(Unreachable):
         client.call("x", timeout=0.05)
 

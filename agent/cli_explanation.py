@@ -1,0 +1,170 @@
+"""An explanation for people: the verdict, what was asked, what excludes whom, what is nearly there, what would help."""
+
+from __future__ import annotations
+
+from .cli_output import aligned, amount, plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    Plain = Mapping[str, Any]
+
+_VERDICTS = {
+    "infeasible": "nothing fits, and no known node ever could: ask for less, or add a node",
+    "busy": "nothing fits now, though what is known could: free something, or wait",
+    "unknown": "nothing fits as far as is known: some nodes cannot be judged, their facts are missing or old",
+}
+# What to do about a node that lacks nothing else.
+_ADVICE = {
+    "cordoned": "shoal uncordon, there",
+    "draining": "shoal uncordon, there",
+    "suspect": "or leave out --strict",
+    "avoided": "or leave out --avoid",
+    "failure_memory": "if that is mended: shoal override {name}",
+    "status": "shoal show {name} says what is missing",
+    "missing_tools": "install it there",
+    "label_needed": "shoal labels set, there",
+    "min_free_ram": "wait for memory to be freed there, or ask for less",
+    "memory_request": "wait for memory to be freed there, or ask for less",
+    "empirical_peak_ram": "wait for memory to be freed there, or --without empirical_peak",
+    "battery_low": "connect it to mains",
+}
+_SETS = {"spread": "spread over", "anti_affinity": "with different"}
+# Rows of each list of a short explanation; `explain` shows all that the agent sent.
+_SHORT = 5
+_RANKS = {
+    "fit_score": "the fit score",
+    "allocatable_ram": "free memory",
+    "hash": "chance",
+    "tier": "how well it is known",
+}
+
+
+def explanation_lines(answer: Plain, asked: Plain, *, whole: bool) -> Iterator[str]:
+    """Of an answer that holds an `explanation`; `asked` are the options that were sent. Without `whole` in short."""
+    told: Plain = answer["explanation"]
+    most = None if whole else _SHORT
+    fits = told["verdict"] == "fits"
+    yield _verdict(told, asked)
+    if task := task_text(answer.get("task") or {}):
+        yield f"asked for {task}"
+    yield view_text(answer["view"]) + (f"; seed {answer['seed']}" if whole and "seed" in answer else "")
+    if told["node"] is not None:
+        yield from _one_node(told)
+    if whole and fits:
+        yield from _section("eligible, best first", _eligible(told))
+        yield from _section("why this one", [[plain(line["text"])] for line in told["lines"]])
+    yield from _section("excluded by", _totals(told, most))
+    yield from _section("only one thing is missing", _near_misses(told, most))
+    if not fits:
+        yield from _section("it would help to do", [[plain(hint["text"])] for hint in told["relax"][:most]])
+        hints = [line["text"] for line in told["lines"] if line["kind"].startswith("hint")]
+        yield from _section("hints", [[plain(hint)] for hint in (*told["hints"], *hints)])
+    if whole:
+        yield from _section("against each", _excluded(told))
+
+
+def view_text(view: Plain) -> str:
+    """How many nodes the answer knew of, and how old what it knew was."""
+    text = f"{view['known']} nodes known" if view["known"] != 1 else "1 node known"
+    if view["oldest_s"] is not None:
+        youngest, oldest = _seconds(view["youngest_s"]), _seconds(view["oldest_s"])
+        text += f", as they were {youngest} ago" if youngest == oldest else f", as they were {youngest} to {oldest} ago"
+    if view["stale"]:
+        text += f", {view['stale']} of them stale"
+    if view["unknown"]:
+        text += f", {view['unknown']} never heard of"
+    return text
+
+
+def task_text(task: Plain) -> str:
+    """What a task asks for, whoever said it: the words were read by rules that an operator should see at work."""
+    parts = [f"{task['workload_class']}" if "workload_class" in task else ""]
+    if tools := task.get("required_tools"):
+        parts.append(f"tools {', '.join(tools)}")
+    for key, what in (("min_free_ram_mb", "free memory"), ("memory_request_mb", "memory of its own")):
+        if key in task:
+            parts.append(f"{amount(task[key])} of {what}")
+    if "context_tokens" in task:
+        parts.append(f"a context of {task['context_tokens']} tokens")
+    if backends := task.get("preferred_backends"):
+        parts.append(f"rather with {', '.join(backends)}")
+    if "requirement" in task:
+        parts.append(task["requirement"])
+    return plain("; ".join(part for part in parts if part and part != "unknown"))
+
+
+def ranked_by(key: str) -> str:
+    return _RANKS.get(key, key.replace("_", " "))
+
+
+def _verdict(told: Plain, asked: Plain) -> str:
+    names = ", ".join(plain(node["name"]) for node in told["chosen"])
+    count = told["eligible_count"]
+    if told["verdict"] == "fits":
+        return (
+            f"{names}: the best of {count} that fit" if count > len(told["chosen"]) else f"{names}: nothing else fits"
+        )
+    if not count:
+        return _VERDICTS[told["verdict"]]
+    wanted = asked.get("count", 1)
+    lie = [f"{word} {asked[option]['label']}" for option, word in _SETS.items() if option in asked]
+    how = f" {' and '.join(lie)}" if lie and count >= wanted else " together"
+    return f"{_VERDICTS[told['verdict']]}\n{count} fit, but not {wanted}{how}"
+
+
+def _one_node(told: Plain) -> Iterator[str]:
+    node = told["node"]
+    name = plain(node["name"])
+    if node["rank"] is not None:
+        yield f"\n{name} fits, in place {node['rank']} of {told['eligible_count']}"
+    elif not node["reasons"]:
+        yield f"\n{name} fits"
+    else:
+        yield from _section(f"{name} does not fit", [[plain(reason["text"])] for reason in node["reasons"]])
+
+
+def _totals(told: Plain, most: int | None) -> list[list[str]]:
+    rows: list[list[str]] = []
+    for total in told["totals"][:most]:
+        more = total["count"] - len(total["names"])
+        names = ", ".join(map(plain, total["names"])) + (f" and {more} more" if more else "")
+        rows.append([plain(total["text"]), str(total["count"]), names])
+    return rows
+
+
+def _near_misses(told: Plain, most: int | None) -> list[list[str]]:
+    rows: list[list[str]] = []
+    for miss in told["near_misses"][:most]:
+        advice = _ADVICE.get(miss["kind"], "").format(name=plain(miss["name"]))
+        rows.append([plain(miss["name"]), plain(miss["text"]) + (f" ({advice})" if advice else "")])
+    return rows
+
+
+def _eligible(told: Plain) -> list[list[str]]:
+    rows: list[list[str]] = []
+    for place, node in enumerate(told["eligible"], 1):
+        notes = [node["tier"]] if node["tier"] != "fresh" else []
+        notes += ["here"] if node["is_local"] else []
+        score = [] if node["fit_score"] is None else [f"score {node['fit_score']}"]
+        rows.append([str(place), plain(node["name"]), *score, ", ".join(notes)])
+    more = told["eligible_count"] - len(rows)
+    return [*rows, ["", f"and {more} more", *[""] * (len(rows[0]) - 2)]] if more > 0 and rows else rows
+
+
+def _excluded(told: Plain) -> list[list[str]]:
+    rows = [[plain(node["name"]), plain(reason["text"])] for node in told["excluded"] for reason in node["reasons"]]
+    more = told["excluded_count"] - len(told["excluded"])
+    return [*rows, ["", f"and {more} more, or gone"]] if more > 0 and rows else rows
+
+
+def _section(title: str, rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    if rows:
+        yield f"\n{title}"
+        yield from (f"  {line}" for line in aligned(rows))
+
+
+def _seconds(age: float) -> str:
+    return f"{age:.1f} s" if age < 10 else f"{age:.0f} s"

@@ -1,0 +1,178 @@
+"""What commands let people ask of a placement: a task in words, in flags or in a file, and the options of a choice."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from .cli_options import Parser, positive
+from .errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# What `--prefer` takes for a backend; anything else is a requirement that nodes should rather satisfy.
+BACKENDS = ("mlx", "llama.cpp", "ollama", "apple-foundation-models", "cuda", "rocm", "metal")
+# A file is small; more is a mistake, such as a model.
+_FILE_BYTES = 1 << 20
+
+
+def declare_task(parser: Parser) -> None:
+    parser.add_argument("task", nargs="?", help="what to run, in words; or a file .toml or .json; - is standard input")
+    parser.add_argument("--class", dest="workload_class", metavar="NAME", help="class of work, such as go-build")
+    parser.add_argument("--tool", action="append", metavar="NAME", help="a program that must be there; repeatable")
+    parser.add_argument("--min-free-ram", metavar="AMOUNT", help="free memory that must be there, such as 4GiB")
+    parser.add_argument("--memory", metavar="AMOUNT", help="memory that the task will take")
+    parser.add_argument("--context", type=positive, metavar="TOKENS", help="length of a model's context")
+    parser.add_argument("--turboquant", action="store_true", default=None, help="prefer TurboQuant for long contexts")
+    parser.add_argument("--require", metavar="REQ", help="requirement of the node, such as 'gpu_vram_mb>=20GiB'")
+    parser.add_argument("--literally", action="store_true", help="conclude nothing from the words")
+
+
+def declare_options(parser: Parser, *, placing: bool) -> None:
+    """The options that `find`, `explain` and `place` share; a placement has some more."""
+    wish = "a requirement that nodes should rather satisfy"
+    wish = f"a backend ({', '.join(BACKENDS[:3])}, ...), or {wish}" if placing else wish
+    add = parser.add_argument
+    add("--count", type=positive, metavar="N", help="so many nodes together, or none")
+    add("--strict", action="store_true", default=None, help="leave out nodes under suspicion")
+    add("--avoid", action="append", metavar="NODE", help="leave out this node; repeatable")
+    add("--spread", metavar="LABEL[:SKEW]", help="spread the nodes over the values of a label")
+    add("--anti-affinity", metavar="LABEL", help="no two of the nodes share the value of a label")
+    add("--placed", action="append", metavar="NODE", help="holds one already: spread or keep apart from it; repeatable")
+    add("--prefer", action="append", metavar="[WEIGHT:]REQ", help=f"{wish}; repeatable")
+    add("--prefer-local", type=positive, metavar="MARGIN", help="this node, unless it is so much worse")
+    add("--fallback", action="append", metavar="REQ", help="instead of the requirement when nothing fits; repeatable")
+    if placing:
+        add("--pick", metavar="WAY", help="best, two_choices, spread or sticky:KEY")
+        add("--seed", type=_seed, metavar="N", help="seed of an earlier answer: decides between equal nodes")
+        add("--rank", choices=("banded", "exact"), help="what the order compares first")
+        add("--score", choices=("weighted", "documented"), help="what the fit score counts")
+        add("--without", action="append", metavar="RULE", help="switch off one rule, such as skew; repeatable")
+
+
+def task_arguments(options: argparse.Namespace) -> dict[str, Any]:
+    """The arguments `task`, `options` and `policy` of a placement: what the file says, with the flags over it.
+
+    Raises:
+        UsageError: there is no such file, or it is neither TOML nor JSON.
+    """
+    task = _task(options.task)
+    selection, policy = _table(task, "options"), _table(task, "policy")
+    wishes: list[str] = options.prefer or []
+    backends = [wish for wish in wishes if wish in BACKENDS]
+    options.prefer = [wish for wish in wishes if wish not in BACKENDS]
+    _put(task, "workload_class", options.workload_class)
+    _add(task, "required_tools", options.tool)
+    _put(task, "min_free_ram_mb", options.min_free_ram)
+    _put(task, "memory_request_mb", options.memory)
+    _put(task, "context_tokens", options.context)
+    _put(task, "prefers_turboquant", options.turboquant)
+    _add(task, "preferred_backends", backends)
+    _put(task, "requirement", options.require)
+    _put(task, "infer", False if options.literally else None)
+    if not task:
+        raise UsageError("there is no task", hint="say what to run: shoal place 'run a 7b model'; or its flags")
+    for name in ("rank", "score"):
+        _put(policy, name, getattr(options, name))
+    _add(policy, "without", options.without)
+    return {"task": task, "options": {**selection, **option_arguments(options)}, "policy": policy}
+
+
+def option_arguments(options: argparse.Namespace) -> dict[str, Any]:
+    """The argument `options` of a find or placement."""
+    chosen: dict[str, Any] = {}
+    for name in ("count", "strict", "avoid", "prefer_local", "pick", "seed"):
+        _put(chosen, name, getattr(options, name, None))
+    if options.spread:
+        label, _, skew = options.spread.partition(":")
+        chosen["spread"] = {"label": label, "max_skew": _skew(skew), "placed": options.placed or []}
+    if options.anti_affinity:
+        chosen["anti_affinity"] = {"label": options.anti_affinity, "apart_from": options.placed or []}
+    if options.placed and not (options.spread or options.anti_affinity):
+        raise UsageError("--placed says nothing without --spread or --anti-affinity")
+    if options.prefer:
+        chosen["prefer"] = [_preference(text) for text in options.prefer]
+    if options.fallback:
+        chosen["fallbacks"] = options.fallback
+    return chosen
+
+
+def _task(given: str | None) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if given == "-":
+        return _parsed(sys.stdin.read(_FILE_BYTES + 1), "standard input")
+    if not given.endswith((".toml", ".json")):
+        return {"description": given}
+    try:
+        with open(given, encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs every command its import
+            return _parsed(file.read(_FILE_BYTES + 1), given)
+    except OSError as error:
+        raise UsageError(f"the task file {given} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"the task file {given} is no text") from None
+
+
+def _parsed(text: str, where: str) -> dict[str, Any]:
+    """JSON when it looks so, else TOML."""
+    if len(text) > _FILE_BYTES:
+        raise UsageError(f"{where} is no task: it is longer than {_FILE_BYTES >> 20} MiB")
+    try:
+        if text.lstrip()[:1] in ("{", "["):
+            import json
+
+            task = json.loads(text)
+        else:
+            import tomllib
+
+            task = tomllib.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{where} is neither JSON nor TOML: {error}") from None
+    if not hasattr(task, "keys"):
+        raise UsageError(f"{where} is no task: expected a map of fields")
+    return task
+
+
+def _preference(text: str) -> dict[str, Any]:
+    """`REQ` or `WEIGHT:REQ`; a key never begins with a digit."""
+    number, colon, requirement = text.partition(":")
+    digits = number[1:] if number[:1] == "-" else number
+    if colon and digits.isascii() and digits.isdigit():
+        return {"requirement": requirement, "weight": int(number)}
+    return {"requirement": text}
+
+
+def _skew(text: str) -> int:
+    if not text:
+        return 1
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError(f"--spread: expected LABEL:SKEW with a whole number, not {text!r}")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) < 1 << 64):
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0, not {text!r}")
+    return int(text)
+
+
+def _table(task: dict[str, Any], name: str) -> dict[str, Any]:
+    """A table of the task's file, taken out of it."""
+    table: dict[str, Any] = task.pop(name, None) or {}
+    if not hasattr(table, "keys"):
+        raise UsageError(f"{name}: expected a table")
+    return dict(table)
+
+
+def _put(into: dict[str, Any], name: str, value: object) -> None:
+    if value is not None:
+        into[name] = value
+
+
+def _add(into: dict[str, Any], name: str, values: list[str] | None) -> None:
+    """Flags add to the list of the file."""
+    if values:
+        held: Any = into.get(name)
+        into[name] = [*held, *values] if isinstance(held, list) else values
