@@ -17,8 +17,11 @@ from ..gossip.member import Address
 from ..placement.view import View
 from .arguments import Argument, check_arguments
 from .errors import NoPermission, UnknownCall
+from .histories import Histories
 from .nearest import nearest
 from .peer import Level
+from .schedule import Schedule
+from .surveyor import Reloaded
 from .watchers import Watchers
 
 # The versions of the framed protocol that this agent speaks, lowest and highest.
@@ -28,7 +31,7 @@ Answer = dict[str, Any]
 
 
 class Backend(Protocol):
-    """What the handlers need of an agent. All of it is called in trio's thread; only the three `async` ones may wait.
+    """What the handlers need of an agent. All of it is called in trio's thread; only the `async` ones may wait.
 
     Methods that change something raise a `ShoalError` that says why they did not.
     """
@@ -51,12 +54,39 @@ class Backend(Protocol):
         """The labels that configuration and operators gave this node, in force now."""
         ...
 
+    @property
+    def histories(self) -> Histories:
+        """What this and the other nodes remember of runs and failures."""
+        ...
+
+    @property
+    def schedule(self) -> Schedule:
+        """Whether this node takes new work."""
+        ...
+
     def now(self) -> float:
         """Seconds of the clock that `NodeRecord.vitals_at` is in."""
         ...
 
+    def unix(self) -> float:
+        """Unix time in seconds, of the same moment: what outlives a restart is dated by it."""
+        ...
+
+    def next_seed(self) -> int:
+        """A seed for a placement that brings none; another one for each."""
+        ...
+
     def status(self) -> Mapping[str, Any]:
         """Facts about this agent as plain values: see `calls_nodes.status` for those that are shown first."""
+        ...
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What could not be read of this machine, or not believed, each once."""
+        ...
+
+    async def reload(self) -> Reloaded:
+        """Detect again and read the configuration's labels again; publishes what is new."""
         ...
 
     def set_labels(self, labels: Mapping[str, CapValue]) -> None:
@@ -105,6 +135,16 @@ class Pages:
     parts: Iterator[Answer]
 
 
+@attrs.frozen
+class Later:
+    """An answer that takes longer than the loop may wait: `work` is called in a thread.
+
+    It reads only what never changes, such as the view that the handler took.
+    """
+
+    work: Callable[[], Answer]
+
+
 class Outlet(Protocol):
     """Where a stream's answers go."""
 
@@ -115,12 +155,12 @@ class Outlet(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Query:
-    """A call that answers from the current view, at once."""
+    """A call that answers from the current view: at once, in parts, or out of the loop."""
 
     name: str
     level: Level = Level.READ
     arguments: tuple[Argument, ...] = ()
-    answer: Callable[[Request], Answer | Pages]
+    answer: Callable[[Request], Answer | Pages | Later]
 
 
 @attrs.frozen(kw_only=True)

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
-from . import calls_cluster, calls_labels, calls_nodes, calls_watch
+from . import (
+    calls_cluster,
+    calls_history,
+    calls_labels,
+    calls_nodes,
+    calls_placement,
+    calls_reload,
+    calls_schedule,
+    calls_watch,
+)
 from .api import Api, Backend
 
-CALLS = (*calls_nodes.CALLS, *calls_watch.CALLS, *calls_labels.CALLS, *calls_cluster.CALLS)
+CALLS = (
+    *calls_nodes.CALLS,
+    *calls_placement.CALLS,
+    *calls_watch.CALLS,
+    *calls_labels.CALLS,
+    *calls_reload.CALLS,
+    *calls_schedule.CALLS,
+    *calls_history.CALLS,
+    *calls_cluster.CALLS,
+)
 
 
 def api_for(backend: Backend) -> Api:

@@ -19,12 +19,14 @@ _ONE_FORMS = ("table", "json")
 
 
 def run(options: argparse.Namespace) -> int:
+    import functools
+
     from .daemon import main
 
     config = _load(options)
     for warning in config.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    return main(config)
+    return main(config, functools.partial(_load, options))
 
 
 def demo(options: argparse.Namespace) -> int:

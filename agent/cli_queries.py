@@ -1,4 +1,4 @@
-"""Commands that read what the agent knows: status, members, show, find, watch, wait."""
+"""Commands that read what the agent knows: status, members, show, watch, wait."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import time
 
 from . import cli_output as output
 from .cli_options import FORMATS, Command, Parser, agent, nothing, positive, seconds
-from .errors import BadRequirement, DeadlinePassed, NoMatch, TryAgain, Unreachable
+from .cli_requirement import pointed
+from .errors import BadRequirement, DeadlinePassed, TryAgain, Unreachable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 # While `wait` waits for an agent to come up at all, it looks this often.
 _LOOK_AGAIN_S = 0.05
-# Longer requirements are cut around the column of an error.
-_SHOWN_CHARACTERS = 100
 _FIRST_FACTS = ("name", "node_id", "addr", "cluster", "generation", "version")
 
 
@@ -30,6 +29,7 @@ def status(options: argparse.Namespace) -> int:
         output.write(output.plain(answer["name"]))
     else:
         output.write_pairs(_facts(answer, wide=options.output == "wide"))
+        _write_warnings(answer)
     return 0
 
 
@@ -53,30 +53,6 @@ def show(options: argparse.Namespace) -> int:
     return 0
 
 
-def find(options: argparse.Namespace) -> int:
-    args: dict[str, Any] = {
-        "requirement": options.requirement,
-        "labels": output.labels_for(options.output),
-        "strict": options.strict,
-        "review": True,
-    }
-    if options.limit is not None:
-        args["limit"] = options.limit
-    try:
-        answer = agent(options).call("find", args)
-    except BadRequirement as error:
-        raise _pointed(error, options.requirement) from None
-    for warning in answer.get("warnings", ()):
-        print(f"warning: {output.plain(warning)}", file=sys.stderr)
-    _warn_isolated(answer)
-    if answer["nodes"] or options.output == "json":
-        output.write_rows(answer, answer["nodes"], options.output, output.columns_for(options.output))
-    if not answer["nodes"]:
-        _explain(options.requirement, answer)
-        return NoMatch.exit_code
-    return 0
-
-
 def wait(options: argparse.Namespace) -> int:
     """Also waits for the agent itself: scripts start it and wait in the next line."""
     until = time.monotonic() + options.timeout
@@ -90,7 +66,7 @@ def wait(options: argparse.Namespace) -> int:
             time.sleep(_LOOK_AGAIN_S)
             continue
         except BadRequirement as error:
-            raise _pointed(error, options.matching) from None
+            raise pointed(error, options.matching) from None
         except DeadlinePassed:
             wanted = f"{options.members} nodes" + (f" matching {options.matching!r}" if options.matching else "")
             raise TryAgain(f"there are not {wanted} alive after {options.timeout:g} s") from None
@@ -117,7 +93,8 @@ def _facts(answer: dict[str, Any], *, wide: bool) -> Iterator[tuple[str, object]
     yield "members", ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     if answer.get("isolated"):
         yield "isolated", "yes: this node hears nobody, what it shows of others may be old"
-    rest = {key: value for key, value in answer.items() if key not in (*_FIRST_FACTS, "members", "isolated")}
+    shown = (*_FIRST_FACTS, "members", "isolated", "warnings")
+    rest = {key: value for key, value in answer.items() if key not in shown}
     for key, value in rest.items():
         if hasattr(value, "items"):
             yield from ((f"{key}.{inner}", number) for inner, number in sorted(value.items()) if wide)
@@ -141,6 +118,18 @@ def _write_node(node: dict[str, Any]) -> None:
             output.write_pairs((f"  {key}", value) for key, value in facts.items())
     if node.get("labels") is None:
         output.write("\nno record of this node has arrived yet")
+    if node.get("here"):
+        _write_warnings(node)
+    else:
+        output.write("\nwarnings of its detection are shown there: shoal show, status or detect on that machine")
+
+
+def _write_warnings(answer: dict[str, Any]) -> None:
+    """What the agent could not read of its own machine."""
+    if answer.get("warnings"):
+        output.write("\nwarnings")
+    for warning in answer.get("warnings", ()):
+        output.write(f"  {output.plain(warning)}")
 
 
 def _event_lines(event: dict[str, Any], *, name_only: bool) -> Iterator[str]:
@@ -161,40 +150,6 @@ def _event_lines(event: dict[str, Any], *, name_only: bool) -> Iterator[str]:
 def _warn_isolated(answer: dict[str, Any]) -> None:
     if answer.get("isolated"):
         print("warning: this node hears nobody; what it shows of others may be old", file=sys.stderr)
-
-
-def _explain(requirement: str, answer: dict[str, Any]) -> None:
-    """Why nothing matched, in short: how many nodes fail at each term."""
-    why = answer["why"]
-    lines = [f"no node matches {output.plain(requirement)!r} ({answer['known']} known)"]
-    width = max((len(term["text"]) for term in why["terms"]), default=0)
-    for term in why["terms"]:
-        kinds = ", ".join(f"{kind} on {number}" for kind, number in sorted(term["kinds"].items()))
-        lines.append(f"  {term['nodes']:>4} fail {term['text']:<{width}}  ({kinds})")
-    lines += [f"  {count:>4} {reason}" for reason, count in why["excluded"].items()]
-    if why["examined"] < answer["known"]:
-        lines.append(f"  of the first {why['examined']} nodes")
-    print("\n".join(map(output.plain, lines)), file=sys.stderr)
-
-
-def _pointed(error: BadRequirement, text: str) -> BadRequirement:
-    """The error with the text and a caret under the column."""
-    column = error.details.get("column")
-    if not isinstance(column, int):
-        return error
-    place = min(max(column - 1, 0), len(text))
-    start = max(0, min(place - _SHOWN_CHARACTERS // 2, len(text) - _SHOWN_CHARACTERS))
-    line = "".join(c if c.isprintable() else " " for c in text[start : start + _SHOWN_CHARACTERS])
-    message = f"column {column}: {error.message}\n  {line}\n  {' ' * (place - start)}^"
-    return BadRequirement(message, hint=error.hint, column=column)
-
-
-def _find_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "requirement", nargs="?", default="", help="such as 'gpu_nvidia, gpu_vram_mb>=8000'; all nodes when left out"
-    )
-    parser.add_argument("--limit", type=positive, metavar="N", help="the best N only")
-    parser.add_argument("--strict", action="store_true", help="leave out nodes under suspicion")
 
 
 def _members_arguments(parser: Parser) -> None:
@@ -221,7 +176,6 @@ COMMANDS = {
     "status": Command(nothing, status, formats=FORMATS),
     "members": Command(_members_arguments, members, formats=FORMATS),
     "show": Command(_show_arguments, show, formats=FORMATS),
-    "find": Command(_find_arguments, find, formats=FORMATS),
     "watch": Command(_watch_arguments, watch, formats=FORMATS),
     "wait": Command(_wait_arguments, wait),
 }

@@ -6,14 +6,17 @@ inside another trio program.
 """
 
 import contextlib
+import functools
+import itertools
 import random
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 import structlog
 import trio
 
@@ -23,6 +26,7 @@ from ..gossip.errors import SectionTooLarge
 from ..gossip.member import Address, Identity, SectionKind
 from ..gossip.node import Node
 from ..gossip.settings import Settings
+from ..placement.chance import request_seed
 from ..placement.nodes import NodeState
 from ..placement.view import View
 from . import __version__, logs
@@ -31,15 +35,19 @@ from .calls import api_for
 from .config import Config
 from .config_values import address_text
 from .driver import Driver
-from .errors import BadConfiguration, Refused, ShoalError, StateUnusable
+from .engines import EngineWatch
+from .errors import BadConfiguration, Refused, ShoalError, StateUnusable, TryAgain
 from .groups import lone, raise_as_it_was
+from .histories import Histories
 from .remembered import PeerMemory, remembered
 from .roster import Roster
+from .schedule import Schedule
 from .seeds import resolve
 from .server import Server
 from .state import StateDirectory, save_identity, take_identity
-from .surveyor import Surveyor
+from .surveyor import Reloaded, Surveyor
 from .systemd import Notifier
+from .terminal import has_terminal
 from .udp import UdpSocket, bind_pair
 from .vitals import Sampler
 from .watchers import Watchers
@@ -50,6 +58,8 @@ log = structlog.get_logger("shoal.agent")
 LEAVE_SECONDS = 4.0
 # A name that answers does so in a round trip or two; `join` reports after this long who did not.
 JOIN_SECONDS = 5.0
+# A seed is read back from JSON, where whole numbers are exact up to 53 bits.
+_SEED_SHIFT = 64 - 53
 _LIVING = (NodeState.ALIVE, NodeState.SUSPECT)
 _PROFILES = {"lan": Settings.lan, "wan": Settings.wan, "local": Settings.local}
 
@@ -61,8 +71,12 @@ class Agent:
         ShoalError: the socket, the state directory or the gossip address cannot be had; see `errors` for each.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, reread: Callable[[], Config] | None = None) -> None:
+        """`reread` gives the configuration as its files say it now, for `reload`; None: it is always `config`."""
         self.config = config
+        self._reread = reread or (lambda: self.config)
+        self._reloading = trio.Lock()
+        self._ready = False
         self.name = config.node.name or socket.gethostname() or "unnamed"
         self._started = time.monotonic()
         self._starting = trio.CancelScope()
@@ -91,11 +105,18 @@ class Agent:
         # Request ids are what proves an answer: nobody may predict them from those seen before.
         chance = random.SystemRandom()
         self.node = Node(self._identity, settings, chance, advertise=self.address, remembered=remembered(self._state))
-        self.roster = Roster(self._identity.node_id, self.node.member)
+        self.roster = Roster(self._identity.node_id, self.node.member, epoch=lambda: time.time() - trio.current_time())
         self._driver = Driver(self.node, udp, tcp, seeds=gossip.seeds, observer=self)
         self._surveyor = Surveyor(self.name, __version__, self.config.detect, self.config.labels, self._state)
         self._sampler = Sampler(self._surveyor.vitals, self._driver.set_vitals)
         self._peers = None if self._state is None else PeerMemory(self._state, self.address, self.node.snapshot)
+        told = self._driver.publish
+        self.schedule = Schedule(self._state, functools.partial(told, SectionKind.SCHEDULE))
+        self.histories = Histories(
+            self._state, functools.partial(told, SectionKind.HISTORY), lambda: self.roster.histories
+        )
+        self._engines = EngineWatch(functools.partial(told, SectionKind.ENGINES))
+        self._placements = itertools.count()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until `stop`, then leave; ready when the API answers."""
@@ -128,17 +149,25 @@ class Agent:
             self._publish_record(self._surveyor.payload())
         except Refused as error:
             raise BadConfiguration(f"this node's record: {error.message}", hint=error.hint) from error
+        self.schedule.tell()
+        self.histories.tell()
         await nursery.start(self._driver.run)
         nursery.start_soon(self._sampler.run)
+        nursery.start_soon(self._surveyor.watch, self._publish_record)
+        nursery.start_soon(self.histories.run)
+        if self.config.detect.enabled:
+            nursery.start_soon(self._engines.run)
         if self._peers is not None:
             nursery.start_soon(self._peers.run)
         await nursery.start(self._server.run)
+        self._ready = True
         log.info("agent.ready", node=self.node_id, name=self.name, address=address_text(self.address))
 
     async def _say_goodbye(self) -> None:
         """Leave, or end a leave that was begun: a node that left must not stay."""
         if self._peers is not None:
             self._peers.save()
+        self.histories.close()
         if self.config.node.leave_on_stop or self._leaving:
             with trio.move_on_after(LEAVE_SECONDS):
                 await self._driver.leave()
@@ -148,6 +177,11 @@ class Agent:
     @property
     def node_id(self) -> str:
         return self._identity.node_id.hex()
+
+    @property
+    def summary(self) -> str:
+        """One line for the service manager."""
+        return f"{self.name} on {address_text(self.address)}"
 
     @property
     def generation(self) -> int:
@@ -168,18 +202,45 @@ class Agent:
     def now(self) -> float:
         return trio.current_time()
 
+    def unix(self) -> float:
+        return time.time()
+
+    def next_seed(self) -> int:
+        return request_seed(self.node_id, next(self._placements)) >> _SEED_SHIFT
+
     def status(self) -> dict[str, Any]:
         gossip = self.config.gossip
         return {
             "name": self.name,
             "addr": address_text(self.address),
             "generation": self._identity.generation,
+            "schedulable": self.schedule.current.schedulable.value,
             "cluster": gossip.cluster,
             "profile": gossip.profile,
             "state_dir": self.config.node.state_dir,
+            "disk_free_mb": dict(self._surveyor.free_mib),
+            "warnings": list(self.warnings),
             "uptime_s": round(time.monotonic() - self._started, 3),
             "gossip": {**self.node.counters, **self._driver.counters},
         }
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return [str(warning) for warning in self._surveyor.warnings]
+
+    async def reload(self) -> Reloaded:
+        """Labels and detection only: of the other settings, those that differ wait for a restart."""
+        if not self._ready:
+            raise TryAgain("the agent is still starting")
+        async with self._reloading:
+            config = await trio.to_thread.run_sync(self._reread, abandon_on_cancel=True)
+            detect = attrs.evolve(config.detect, enabled=self.config.detect.enabled)
+            changes = await self._surveyor.reload(detect, config.labels, self._publish_record)
+            self.config = attrs.evolve(self.config, labels=config.labels, detect=detect)
+        running = {path: value for path, value, _ in self.config.rows()}
+        waiting = tuple(path for path, value, _ in config.rows() if running[path] != value)
+        log.info("agent.reloaded", labels=changes.labels_changed, needs_restart=waiting)
+        return attrs.evolve(changes, needs_restart=waiting)
 
     def set_labels(self, labels: Mapping[str, CapValue]) -> None:
         self._surveyor.set_labels(labels, self._publish_record)
@@ -242,15 +303,17 @@ class Agent:
         self.roster.identity(identity.node_id)
 
 
-def main(config: Config) -> int:
-    """Run an agent until SIGTERM, SIGINT, SIGHUP or the `leave` call; the process's exit code.
+def main(config: Config, reread: Callable[[], Config] | None = None) -> int:
+    """Run an agent until SIGTERM, SIGINT, the end of its terminal or the `leave` call; the process's exit code.
+
+    SIGHUP reloads, with the configuration that `reread` gives.
 
     Raises:
         ShoalError: it could not start.
     """
     logs.configure(config.log.level, config.log.format)
     try:
-        trio.run(_until_told, config)
+        trio.run(_until_told, config, reread)
     except BaseExceptionGroup as group:
         error = lone(group)
         if isinstance(error, ShoalError):
@@ -260,23 +323,46 @@ def main(config: Config) -> int:
     return 0
 
 
-async def _until_told(config: Config) -> None:
+async def _until_told(config: Config, reread: Callable[[], Config] | None) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-        agent = Agent(config)
+        agent = Agent(config, reread)
         notifier = Notifier()
+        ask, asked = trio.open_memory_channel[None](1)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_stop_on_signal, signals, agent, notifier)
+            nursery.start_soon(_obey_signals, signals, agent, notifier, ask)
             await nursery.start(agent.run)
             if not agent.stopped.is_set():
-                notifier.ready(f"{agent.name} on {address_text(agent.address)}")
+                notifier.ready(agent.summary)
             nursery.start_soon(notifier.watchdog)
+            nursery.start_soon(_reload_when_asked, asked, agent, notifier)
             await agent.stopped.wait()
             nursery.cancel_scope.cancel()
 
 
-async def _stop_on_signal(signals: AsyncIterator[int], agent: Agent, notifier: Notifier) -> None:
-    """A signal makes the agent leave and stop."""
+async def _obey_signals(
+    signals: AsyncIterator[int], agent: Agent, notifier: Notifier, reload: trio.MemorySendChannel[None]
+) -> None:
+    """SIGHUP asks for a reload; any other signal makes the agent leave and stop, and so does the end of its terminal.
+
+    A reload that waits already reads whatever the second one would.
+    """
+    terminal = has_terminal()
     async for number in signals:
+        hung_up = terminal and not has_terminal()
+        if number == signal.SIGHUP and not hung_up:
+            with contextlib.suppress(trio.WouldBlock):
+                reload.send_nowait(None)
+            continue
         log.info("agent.stopping", signal=signal.Signals(number).name)
         notifier.stopping()
         agent.stop()
+
+
+async def _reload_when_asked(asked: trio.MemoryReceiveChannel[None], agent: Agent, notifier: Notifier) -> None:
+    async for _ in asked:
+        notifier.reloading(time.monotonic_ns() // 1000)
+        try:
+            await agent.reload()
+        except ShoalError as error:
+            log.warning("agent.not_reloaded", error=error.message, hint=error.hint)
+        notifier.ready(agent.summary)
