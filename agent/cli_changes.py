@@ -1,4 +1,4 @@
-"""Commands that change something: join, leave, forget, labels, reload."""
+"""Commands that change something: join, leave, forget, cordon, drain, labels, reload."""
 
 from __future__ import annotations
 
@@ -43,6 +43,25 @@ def forget(options: argparse.Namespace) -> int:
     return 0
 
 
+def cordon(options: argparse.Namespace) -> int:
+    return _schedule(options, "cordon", "is cordoned: it gets no new work")
+
+
+def drain(options: argparse.Namespace) -> int:
+    return _schedule(options, "drain", "is draining: it gets no new work, and what runs there should end")
+
+
+def uncordon(options: argparse.Namespace) -> int:
+    return _schedule(options, "uncordon", "takes new work")
+
+
+def _schedule(options: argparse.Namespace, call: str, effect: str) -> int:
+    answer = agent(options).call(call, {} if options.node is None else {"node": options.node})
+    already = "" if answer["changed"] else ", as before"
+    output.write(f"{output.plain(answer['name'] or answer['node_id'])} {effect}{already}")
+    return 0
+
+
 def labels_list(options: argparse.Namespace) -> int:
     _write_labels(agent(options).labels_list(), options.output)
     return 0
@@ -84,7 +103,9 @@ def _changes(answer: dict[str, Any]) -> Iterator[str]:
     for key, value in sorted(answer["removed"].items()):
         yield f"- {key} = {output.plain(value)}"
     for key, (before, after) in sorted(answer["changed"].items()):
-        yield f"~ {key} = {output.plain(after)} (was {output.plain(before)})"
+        kinds = output.value_type(before), output.value_type(after)
+        was = output.plain(before) if kinds[0] == kinds[1] else f"{output.plain(before)}, {kinds[0]}, now {kinds[1]}"
+        yield f"~ {key} = {output.plain(after)} (was {was})"
     if answer["devices_changed"]:
         yield "~ devices"
 
@@ -116,11 +137,18 @@ def _keys(parser: Parser) -> None:
     parser.add_argument("key", nargs="+", help="key of a label that was set")
 
 
+def _own_node(parser: Parser) -> None:
+    parser.add_argument("node", nargs="?", help="this node, to be sure; a node's own agent decides, so no other can be")
+
+
 COMMANDS = {
     "join": Command(_addresses, join),
     "leave": Command(nothing, leave),
     "forget": Command(_node, forget),
     "reload": Command(nothing, reload, formats=("table", "json")),
+    "cordon": Command(_own_node, cordon),
+    "uncordon": Command(_own_node, uncordon),
+    "drain": Command(_own_node, drain),
     "labels list": Command(nothing, labels_list, formats=FORMATS),
     "labels set": Command(_pairs, labels_set),
     "labels unset": Command(_keys, labels_unset),

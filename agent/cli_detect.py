@@ -160,10 +160,7 @@ def _whole(found: Detection, *, explain: bool) -> dict[str, Any]:
 
 
 def _devices(found: Detection) -> list[dict[str, Any]]:
-    import attrs
-
-    groups = [attrs.asdict(group, recurse=False) for group in found.record.devices]
-    return [{key: value for key, value in group.items() if value is not None} for group in groups]
+    return [{"kind": group.kind, **group.facts, "count": group.count} for group in found.record.devices]
 
 
 def _arguments(parser: Parser) -> None:

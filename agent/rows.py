@@ -24,7 +24,7 @@ _ID_PREFIX = 4
 _KEYS_MOST = 256
 
 _VITALS = tuple(field.name for field in attrs.fields(NodeVitals))
-_DEVICE = tuple(field.name for field in attrs.fields(DeviceGroup))
+_DEVICE = tuple(field.name for field in attrs.fields(DeviceGroup) if field.init)
 
 # Which labels the rows hold: all, none, or those with these keys.
 LABELS = Argument("labels", either(flag, list_of(text(), most=_KEYS_MOST), bool), default=True)
