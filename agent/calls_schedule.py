@@ -24,7 +24,7 @@ async def change(request: Request, *, to: Schedulable) -> Answer:
         if node.node_id != backend.node_id:
             raise Refused(
                 f"this is not the agent of {node.name or node.node_id}, and only its own agent changes its schedule",
-                hint=f"run this on {node.name or 'that machine'}; a single call can leave it out by its option `avoid`",
+                hint=f"run this on {node.name or 'that machine'}; a placement leaves it out with --avoid",
             )
     changed = backend.schedule.change(to)
     here = backend.view.get(backend.node_id)

@@ -10,7 +10,7 @@ from .cli import COMMANDS as ALL
 from .cli_options import FORMATS, Command, Parser
 
 # Commands whose argument is a node: its names come from the agent while completing.
-_NODE_COMMANDS = ("show", "forget")
+_NODE_COMMANDS = ("show", "forget", "observe", "fail", "override", "history")
 _FILE_OPTIONS = "--socket|--config|--state-dir|--key-file|--labels-dir|--probes-dir"
 
 _BASH = """\

@@ -12,26 +12,27 @@ if TYPE_CHECKING:
     Plain = Mapping[str, Any]
 
 _VERDICTS = {
-    "infeasible": "nothing fits, and no known node ever could: ask for less, or add a node",
-    "busy": "nothing fits now, though what is known could: free something, or wait",
-    "unknown": "nothing fits as far as is known: some nodes cannot be judged, their facts are missing or old",
+    "infeasible": "nothing fits, and nothing that is known ever could: ask for less, or add a node",
+    "busy": "nothing fits right now; what is known could, once what is in the way is gone",
+    "unknown": "nothing fits as far as is known: of some nodes the facts are missing or old",
 }
+_ASK_LESS = "ask for less"
+_WAIT = "wait for memory to be freed there, or ask for less"
 # What to do about a node that lacks nothing else.
 _ADVICE = {
     "cordoned": "shoal uncordon, there",
     "draining": "shoal uncordon, there",
-    "suspect": "or leave out --strict",
-    "avoided": "or leave out --avoid",
+    "suspect": "it may be back soon; or leave out --strict",
+    "avoided": "leave out --avoid {name}",
     "failure_memory": "if that is mended: shoal override {name}",
     "status": "shoal show {name} says what is missing",
     "missing_tools": "install it there",
     "label_needed": "shoal labels set, there",
-    "min_free_ram": "wait for memory to be freed there, or ask for less",
-    "memory_request": "wait for memory to be freed there, or ask for less",
-    "empirical_peak_ram": "wait for memory to be freed there, or --without empirical_peak",
+    "min_free_ram": _WAIT,
+    "memory_request": _WAIT,
+    "empirical_peak_ram": _WAIT,
     "battery_low": "connect it to mains",
 }
-_SETS = {"spread": "spread over", "anti_affinity": "with different"}
 # Rows of each list of a short explanation; `explain` shows all that the agent sent.
 _SHORT = 5
 _RANKS = {
@@ -45,33 +46,41 @@ _RANKS = {
 def explanation_lines(answer: Plain, asked: Plain, *, whole: bool) -> Iterator[str]:
     """Of an answer that holds an `explanation`; `asked` are the options that were sent. Without `whole` in short."""
     told: Plain = answer["explanation"]
-    most = None if whole else _SHORT
-    fits = told["verdict"] == "fits"
     yield _verdict(told, asked)
     if task := task_text(answer.get("task") or {}):
         yield f"asked for {task}"
-    yield view_text(answer["view"]) + (f"; seed {answer['seed']}" if whole and "seed" in answer else "")
+    yield view_text(answer["view"])
+    yield from reason_lines(answer, whole=whole)
+
+
+def reason_lines(answer: Plain, *, whole: bool) -> Iterator[str]:
+    """The same without the outcome."""
+    told: Plain = answer["explanation"]
+    most = None if whole else _SHORT
+    fits = told["verdict"] == "fits"
     if told["node"] is not None:
         yield from _one_node(told)
     if whole and fits:
-        yield from _section("eligible, best first", _eligible(told))
-        yield from _section("why this one", [[plain(line["text"])] for line in told["lines"]])
+        yield from _section("fit, best first", _eligible(told))
+        yield from _section("why the first", [[plain(line["text"])] for line in told["lines"]])
     yield from _section("excluded by", _totals(told, most))
-    yield from _section("only one thing is missing", _near_misses(told, most))
+    yield from _section("nearest", _near_misses(told, most))
     if not fits:
-        yield from _section("it would help to do", [[plain(hint["text"])] for hint in told["relax"][:most]])
-        hints = [line["text"] for line in told["lines"] if line["kind"].startswith("hint")]
-        yield from _section("hints", [[plain(hint)] for hint in (*told["hints"], *hints)])
+        gone = [[plain(node["name"]), "would fit, and is dead"] for node in told["would_fit"][:most]]
+        yield from _section("gone", gone)
+        yield from _section("would help", [[plain(hint["text"])] for hint in told["relax"][:most]])
+    hints = [line["text"] for line in told["lines"] if line["kind"].startswith("hint")]
+    yield from _section("hints", [[plain(hint)] for hint in (*told["hints"], *hints)])
     if whole:
         yield from _section("against each", _excluded(told))
 
 
 def view_text(view: Plain) -> str:
     """How many nodes the answer knew of, and how old what it knew was."""
-    text = f"{view['known']} nodes known" if view["known"] != 1 else "1 node known"
+    text = f"{_nodes(view['known'])} known"
     if view["oldest_s"] is not None:
         youngest, oldest = _seconds(view["youngest_s"]), _seconds(view["oldest_s"])
-        text += f", as they were {youngest} ago" if youngest == oldest else f", as they were {youngest} to {oldest} ago"
+        text += f", seen {oldest} s ago" if youngest == oldest else f", seen {youngest} to {oldest} s ago"
     if view["stale"]:
         text += f", {view['stale']} of them stale"
     if view["unknown"]:
@@ -102,17 +111,24 @@ def ranked_by(key: str) -> str:
 
 def _verdict(told: Plain, asked: Plain) -> str:
     names = ", ".join(plain(node["name"]) for node in told["chosen"])
-    count = told["eligible_count"]
+    fit, chosen = told["eligible_count"], len(told["chosen"])
     if told["verdict"] == "fits":
-        return (
-            f"{names}: the best of {count} that fit" if count > len(told["chosen"]) else f"{names}: nothing else fits"
-        )
-    if not count:
+        return f"{names}: {f'the best of {fit} that fit' if fit > chosen else 'nothing else fits'}"
+    if not fit:
         return _VERDICTS[told["verdict"]]
-    wanted = asked.get("count", 1)
-    lie = [f"{word} {asked[option]['label']}" for option, word in _SETS.items() if option in asked]
-    how = f" {' and '.join(lie)}" if lie and count >= wanted else " together"
-    return f"{_VERDICTS[told['verdict']]}\n{count} fit, but not {wanted}{how}"
+    wanted, spread, apart = asked.get("count", 1), asked.get("spread"), asked.get("anti_affinity")
+    ways: list[str] = []
+    if apart:
+        ways.append(f"no two with the same {plain(apart['label'])}")
+    if spread:
+        ways.append(f"spread evenly over {plain(spread['label'])}, give or take {spread['max_skew']}")
+    how = f", {' and '.join(ways)}" if ways else ""
+    late = "; once what is in the way of others is gone, there may be" if told["verdict"] == "busy" else ""
+    return f"{_nodes(fit)} fit{'s' if fit == 1 else ''}, but there are not {wanted} together{how}{late}"
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'' if count == 1 else 's'}"
 
 
 def _one_node(told: Plain) -> Iterator[str]:
@@ -136,9 +152,12 @@ def _totals(told: Plain, most: int | None) -> list[list[str]]:
 
 
 def _near_misses(told: Plain, most: int | None) -> list[list[str]]:
+    never = told["verdict"] == "infeasible"
     rows: list[list[str]] = []
     for miss in told["near_misses"][:most]:
         advice = _ADVICE.get(miss["kind"], "").format(name=plain(miss["name"]))
+        # What nobody has is not worth waiting for.
+        advice = _ASK_LESS if never and advice == _WAIT else advice
         rows.append([plain(miss["name"]), plain(miss["text"]) + (f" ({advice})" if advice else "")])
     return rows
 
@@ -167,4 +186,4 @@ def _section(title: str, rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _seconds(age: float) -> str:
-    return f"{age:.1f} s" if age < 10 else f"{age:.0f} s"
+    return f"{age:.1f}" if age < 10 else f"{age:.0f}"

@@ -30,7 +30,8 @@ class Parser(argparse.ArgumentParser):
         )
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        options, strangers = self.parse_known_args(arguments)
+        # Options may stand between positional arguments; argparse's usual way then loses those that may be left out.
+        options, strangers = self.parse_known_intermixed_args(arguments)
         if strangers:
             self.error(f"unrecognized arguments: {' '.join(strangers)}{self._nearest(strangers[0])}")
         return options

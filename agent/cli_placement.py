@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from . import cli_output as output
-from .cli_explanation import explanation_lines, ranked_by, task_text, view_text
+from .cli_explanation import explanation_lines, ranked_by, reason_lines, task_text, view_text
 from .cli_options import FORMATS, Command, Parser, agent, positive
 from .cli_requirement import pointed
 from .cli_tasks import declare_options, declare_task, option_arguments, task_arguments
@@ -60,8 +60,7 @@ def place(options: argparse.Namespace) -> int:
             output.write(line)
         _tell_fallback(answer, options)
         if whole:
-            output.write("")
-            _write(explanation_lines(answer, args["options"], whole=True))
+            _write(reason_lines(answer, whole=True))
     return 0
 
 

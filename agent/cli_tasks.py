@@ -18,16 +18,22 @@ BACKENDS = ("mlx", "llama.cpp", "ollama", "apple-foundation-models", "cuda", "ro
 _FILE_BYTES = 1 << 20
 
 
-def declare_task(parser: Parser) -> None:
+def declare_work(parser: Parser) -> None:
+    """Which work it is about: what tells one kind of task from another."""
     parser.add_argument("task", nargs="?", help="what to run, in words; or a file .toml or .json; - is standard input")
     parser.add_argument("--class", dest="workload_class", metavar="NAME", help="class of work, such as go-build")
+    parser.add_argument("--literally", action="store_true", help="conclude nothing from the words")
+
+
+def declare_task(parser: Parser) -> None:
+    """All that a task may ask for; `declare_options` adds `--prefer`, which takes backends too."""
+    declare_work(parser)
     parser.add_argument("--tool", action="append", metavar="NAME", help="a program that must be there; repeatable")
     parser.add_argument("--min-free-ram", metavar="AMOUNT", help="free memory that must be there, such as 4GiB")
     parser.add_argument("--memory", metavar="AMOUNT", help="memory that the task will take")
     parser.add_argument("--context", type=positive, metavar="TOKENS", help="length of a model's context")
     parser.add_argument("--turboquant", action="store_true", default=None, help="prefer TurboQuant for long contexts")
     parser.add_argument("--require", metavar="REQ", help="requirement of the node, such as 'gpu_vram_mb>=20GiB'")
-    parser.add_argument("--literally", action="store_true", help="conclude nothing from the words")
 
 
 def declare_options(parser: Parser, *, placing: bool) -> None:
@@ -61,23 +67,28 @@ def task_arguments(options: argparse.Namespace) -> dict[str, Any]:
     task = _task(options.task)
     selection, policy = _table(task, "options"), _table(task, "policy")
     wishes: list[str] = options.prefer or []
-    backends = [wish for wish in wishes if wish in BACKENDS]
     options.prefer = [wish for wish in wishes if wish not in BACKENDS]
-    _put(task, "workload_class", options.workload_class)
-    _add(task, "required_tools", options.tool)
     _put(task, "min_free_ram_mb", options.min_free_ram)
     _put(task, "memory_request_mb", options.memory)
     _put(task, "context_tokens", options.context)
     _put(task, "prefers_turboquant", options.turboquant)
-    _add(task, "preferred_backends", backends)
     _put(task, "requirement", options.require)
-    _put(task, "infer", False if options.literally else None)
+    _describe(task, options, [wish for wish in wishes if wish in BACKENDS])
     if not task:
         raise UsageError("there is no task", hint="say what to run: shoal place 'run a 7b model'; or its flags")
     for name in ("rank", "score"):
         _put(policy, name, getattr(options, name))
     _add(policy, "without", options.without)
     return {"task": task, "options": {**selection, **option_arguments(options)}, "policy": policy}
+
+
+def work_argument(options: argparse.Namespace) -> dict[str, Any]:
+    """The argument `task` of a call that is about some kind of work; empty when it names none."""
+    task = _task(options.task)
+    for table in ("options", "policy"):
+        task.pop(table, None)
+    _describe(task, options, getattr(options, "prefer", None) or [])
+    return task
 
 
 def option_arguments(options: argparse.Namespace) -> dict[str, Any]:
@@ -97,6 +108,13 @@ def option_arguments(options: argparse.Namespace) -> dict[str, Any]:
     if options.fallback:
         chosen["fallbacks"] = options.fallback
     return chosen
+
+
+def _describe(task: dict[str, Any], options: argparse.Namespace, backends: list[str]) -> None:
+    _put(task, "workload_class", options.workload_class)
+    _add(task, "required_tools", getattr(options, "tool", None))
+    _add(task, "preferred_backends", backends)
+    _put(task, "infer", False if options.literally else None)
 
 
 def _task(given: str | None) -> dict[str, Any]:

@@ -25,22 +25,31 @@ from .errors import ShoalError
 HARDWARE = MappingProxyType(
     {
         "gpu-box": {
-            "arch": "amd64", "region": "us-east", "cpu_count": 32, "ram_mb": 131072,
+            "arch": "amd64", "region": "us-east", "cpu_count": 32, "ram_mb": 131072, "tool_git": True,
             "gpu_nvidia": True, "gpu_count": 2, "gpu_name": "NVIDIA GeForce RTX 4090", "gpu_vram_mb": 24564,
+            "tool_ollama": True,
         },
         "small-gpu": {
-            "arch": "amd64", "region": "eu-west", "cpu_count": 8, "ram_mb": 32768,
+            "arch": "amd64", "region": "eu-west", "cpu_count": 8, "ram_mb": 32768, "tool_git": True,
             "gpu_nvidia": True, "gpu_count": 1, "gpu_name": "Tesla T4", "gpu_vram_mb": 15360,
+            "tool_ollama": True,
         },
-        "big-memory": {"arch": "amd64", "region": "us-east", "cpu_count": 96, "ram_mb": 1048576, "gpu_nvidia": False},
-        "arm-box": {"arch": "arm64", "region": "eu-west", "cpu_count": 64, "ram_mb": 262144, "gpu_nvidia": False},
+        "big-memory": {
+            "arch": "amd64", "region": "us-east", "cpu_count": 96, "ram_mb": 1048576, "tool_git": True,
+            "gpu_nvidia": False,
+        },
+        "arm-box": {
+            "arch": "arm64", "region": "eu-west", "cpu_count": 64, "ram_mb": 262144, "tool_docker": True,
+            "gpu_nvidia": False,
+        },
     }
 )  # fmt: skip
 QUESTIONS = (
     "gpu_nvidia, gpu_vram_mb>=20GiB, region=us-east",
     "(arch=arm64 | ram_mb>=500GiB)",
-    "gpu_nvidia, gpu_count>=4",
 )
+PLACED = ("--tool", "git", "run a 13b model")
+TOO_MUCH = "gpu_nvidia, gpu_count>=4"
 VICTIM = "gpu-box"
 POLL_SECONDS = 0.02
 # What a shell reports for a program that Ctrl-C ended.
@@ -134,6 +143,8 @@ def _show(cluster: Cluster) -> None:
     _run(cluster, own, "members")
     for question in QUESTIONS:
         _run(cluster, own, "find", question)
+    _run(cluster, own, "place", *PLACED)
+    _run(cluster, own, "explain", TOO_MUCH, "small-gpu")
     _fail_and_return(cluster, own)
 
 

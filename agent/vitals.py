@@ -52,7 +52,12 @@ def row(found: Mapping[str, CapValue], reserved_mib: int) -> Vitals:
 
 def pretended(labels: Mapping[str, CapValue]) -> dict[str, CapValue]:
     """The vitals of a node whose hardware is pretended: an idle machine with the memory that its labels claim."""
-    vitals: dict[str, CapValue] = {"load1_centi": 0, "cpu_busy_permille": 0, "power_source": "ac"}
+    vitals: dict[str, CapValue] = {
+        "load1_centi": 0,
+        "cpu_busy_permille": 0,
+        "psi_memory_some_avg10_centi": 0,
+        "power_source": "ac",
+    }
     for vital, label in (("ram_available_mb", "ram_mb"), ("gpu_vram_free_mb", "gpu_vram_mb")):
         amount = labels.get(label)
         if type(amount) is int:

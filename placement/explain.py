@@ -15,7 +15,7 @@ from .ages import Ages, ages_of
 from .derive import facts_of
 from .errors import UnknownNode
 from .facts import NodeFacts
-from .filter import Filtered, Reason, filter_candidates, reasons_against
+from .filter import Filtered, Reason, ReasonKind, filter_candidates, reasons_against
 from .find import find_suitable_nodes
 from .headroom import headroom, reserved_by_all
 from .nodes import NodeState, Tier, tier_of
@@ -66,7 +66,10 @@ class WhyNot:
 
 @attrs.frozen(kw_only=True)
 class Explanation:
-    """The whole answer. `eligible` and `excluded` are capped, the counts are of all nodes."""
+    """The whole answer. `eligible` and `excluded` are capped, the counts are of all nodes.
+
+    `would_fit` are the dead nodes that lack nothing but life: bringing one back helps.
+    """
 
     verdict: Verdict
     chosen: tuple[NodeFacts, ...]
@@ -77,6 +80,7 @@ class Explanation:
     excluded_count: int
     totals: tuple[Total, ...]
     near_misses: tuple[NearMiss, ...]
+    would_fit: tuple[NodeFacts, ...]
     relax: tuple[Relax, ...]
     hints: tuple[str, ...]
     ages: Ages
@@ -163,6 +167,7 @@ def _told(answer: _Answer, view: View, node: str | None, cap: int) -> Explanatio
         excluded_count=len(excluded),
         totals=_totals(there),
         near_misses=tuple(misses[:cap]),
+        would_fit=tuple(held for held, reasons in excluded if _lacks_only_life(held, reasons))[:cap],
         relax=relax_hints(misses)[:cap],
         hints=_hints(situation, view),
         ages=ages_of(view, situation.now),
@@ -170,6 +175,15 @@ def _told(answer: _Answer, view: View, node: str | None, cap: int) -> Explanatio
         fallback=answer.fallback,
         isolated=view.isolated,
         why_not=None if node is None else _why_not(answer, view, node),
+    )
+
+
+def _lacks_only_life(node: NodeFacts, reasons: tuple[Reason, ...]) -> bool:
+    """Whether a dead node has all that is asked for; of one whose record is gone that cannot be said."""
+    return (
+        node.state is NodeState.DEAD
+        and node.capabilities is not None
+        and [r.kind for r in reasons] == [ReasonKind.STATUS]
     )
 
 

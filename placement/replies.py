@@ -58,6 +58,7 @@ def explanation_map(explanation: Explanation) -> Plain:
         "excluded_count": explanation.excluded_count,
         "totals": [_total(total) for total in explanation.totals],
         "near_misses": [_near_miss(miss) for miss in explanation.near_misses],
+        "would_fit": [node_map(node) for node in explanation.would_fit],
         "relax": [_relax(hint) for hint in explanation.relax],
         "hints": list(explanation.hints),
         "ages": {

@@ -159,7 +159,7 @@ def _node_lines(node: NodeFacts, reasons: Iterable[Reason]) -> Iterator[Line]:
 def _hints(decision: Decision) -> Iterator[Line]:
     task = decision.situation.task
     if tasks.OLLAMA in task.lower_tools:
-        yield Line("hint_bootstrap", "install ollama on a node: a node that has it needs no further facts")
+        yield Line("hint_bootstrap", "install ollama on a node, or ask for another engine")
     if task.prefers_turboquant or task.context_tokens > 0:
         yield Line("hint_turboquant", "verified TurboQuant lowers the floor of long contexts to a sixth")
     if task.min_free_ram_mb >= tasks.HEAVY_FLOOR_MB:

@@ -49,6 +49,8 @@ def _constraint(reason: Reason) -> str:
 
 def term_text(term: FailingTerm) -> str:
     """A failing term and what is there instead: `gpu_vram_mb>=22888 (has 16384)`."""
+    if type(term.actual) is bool:
+        return f"{term.text} (is {'true' if term.actual else 'false'})"
     found = "missing" if term.actual is None else f"has {term.actual}"
     return f"{term.text} ({found})"
 
@@ -57,7 +59,8 @@ def _failure(reason: Reason) -> str:
     record = reason.actual
     if not isinstance(record, FailureRecord):
         return "failed lately"
-    return f"{record.failure_class} here lately ({record.count} times), held against it for now"
+    often = "once" if record.count == 1 else f"{record.count} times"
+    return f"{record.failure_class} here lately, {often}: kept away for now"
 
 
 def _tools(reason: Reason) -> str:
@@ -73,7 +76,7 @@ _TEXTS: dict[ReasonKind, Callable[[Reason], str]] = {
     ReasonKind.DRAINING: _fixed("draining"),
     ReasonKind.SUSPECT: _fixed("suspected to be down, and the call is strict"),
     ReasonKind.CONSTRAINT: _constraint,
-    ReasonKind.AVOIDED: _fixed("the call avoids it"),
+    ReasonKind.AVOIDED: _fixed("left out by the call"),
     ReasonKind.ANTI_AFFINITY: lambda reason: f"{reason.wanted}={reason.actual} is taken by a node to stay apart from",
     ReasonKind.LABEL_NEEDED: lambda reason: f"has no label {reason.wanted}, by which the call places",
     ReasonKind.PRESSURE_PSI_FULL: _over("memory stood still", " % of the time"),

@@ -69,8 +69,8 @@ async def test_find_shows_the_best_first(shoal, backend, make_node):
 async def test_find_without_a_match_ends_with_3_and_says_why(shoal):
     code, out, err = await shoal("find", "gpu_vram_mb>=80GB, zoone=a")
     assert (code, out) == (3, "")
-    assert err.startswith("shoal: nothing fits, and no known node ever could")
-    assert "3 nodes known, as they were 1.0 s ago" in err
+    assert err.startswith("shoal: nothing fits, and nothing that is known ever could")
+    assert "3 nodes known, seen 1.0 s ago" in err
     assert ["zoone=a", "3", "n1,", "n2,", "n3"] in [line.split() for line in err.splitlines()]
     assert "no known node has zoone" in err
     code, out, err = await shoal("find", "zoone=a", "-o", "json")

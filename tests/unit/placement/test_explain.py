@@ -202,3 +202,9 @@ def test_a_stale_or_suspect_choice_says_so(node, now):
     assert first(node("a", {}, free=None)) == "never said how it is doing; nothing fresher fits"
     assert first(node("a", {}, state=NodeState.SUSPECT)) == "suspected to be down; nothing better fits"
     assert first(node("a", {})).startswith("fit score")
+
+
+def test_a_dead_node_that_would_fit_is_named(cluster, now):
+    told = explain_find(cluster.remove("off"), GPU, now=now)
+    assert (told.verdict, [node.name for node in told.would_fit]) == (Verdict.INFEASIBLE, ["gone"])
+    assert explain_find(cluster, parse_requirement("gpu_vram_mb>=80000"), now=now).would_fit == ()
