@@ -51,11 +51,18 @@ class Answers:
             view = Claim(ping.target, ping.target_generation, ping.view_incarnation, ping.view_rank)
             self._selfrules.about_me(view, now)
 
-    def to_ping(self, ping: Ping, outdated: tuple[bytes, ...], room: int, now: float) -> bytes:
-        """The answer, in at most `room` bytes of payload. `outdated`: of whom the sender knows less than we."""
+    def meant_for_another(self, ping: Ping) -> bool:
+        return ping.target not in {self._core.identity.node_id, ANYONE}
+
+    def to_ping(
+        self, ping: Ping, outdated: tuple[bytes, ...], room: int, now: float, *, seen: Address | None = None
+    ) -> bytes:
+        """The ack, in at most `room` bytes of payload.
+
+        `outdated`: of whom the sender knows less than we. `seen`: where the ping came from, when its sender claims
+        to be elsewhere and may not know that it looks so.
+        """
         core = self._core
-        if ping.target not in {core.identity.node_id, ANYONE}:
-            return wire.message(wire.NOT_ME, core.speaker, request=ping.request)
         opening = core.opening(wire.ACK, ping.request, now)
         vitals = core.me.vitals or b""
         if len(opening) + len(vitals) > room:
@@ -64,8 +71,11 @@ class Answers:
         if ping.sender.node_id == core.identity.node_id:
             return b"".join((opening, vitals, items.pack_boot_id(core.identity.boot_id)))
         room -= len(opening) + len(vitals)
-        body = self._first(outdated, room)
+        body = fitting([core.origin(), b"" if seen is None else items.pack_observed(seen)], room)
         room -= sum(map(len, body))
+        first = self._first(outdated, room)
+        body += first
+        room -= sum(map(len, first))
         news = self._spread.fill(room)
         room -= sum(map(len, news))
         return b"".join((opening, vitals, *body, *news, *self._relay.fill(room, now)))
@@ -81,13 +91,14 @@ class Answers:
         core = self._core
         entry = core.table.get(request.target)
         if entry is None or not entry.live or entry.claim.address is None or len(self._relayed) >= _MOST_RELAYED:
-            core.send(wire.message(wire.NACK, core.speaker, request=request.request), source)
+            core.send(core.message(wire.NACK, request=request.request), source)
             return
         mine = core.request_id()
         self._relayed[mine] = _Relayed(source, request.request, request.target, now)
         claim = entry.claim
         aim = wire.aim(claim.node_id, claim.generation, claim.rank, claim.incarnation)
-        core.send(b"".join((core.opening(wire.PING, mine, now), aim, core.me.vitals or b"")), entry.claim.address)
+        ping = (core.opening(wire.PING, mine, now), aim, core.me.vitals or b"", core.origin())
+        core.send(b"".join(ping), entry.claim.address)
         # As soon as we would give up ourselves: when TCP is refused too, the round need not wait any longer.
         core.wake(Purpose.RELAY, min(request.wait_ms / 1000, patience(core, entry)), number=mine)
 
@@ -107,7 +118,7 @@ class Answers:
         relayed = self._relayed.get(request)
         if relayed is not None and not relayed.answered:
             core = self._core
-            core.send(wire.message(wire.NACK, core.speaker, request=relayed.request), relayed.origin)
+            core.send(core.message(wire.NACK, request=relayed.request), relayed.origin)
         self.drop_old(now)
 
     def drop_old(self, now: float) -> None:

@@ -7,9 +7,10 @@ and append effects to it; `Node` hands them out at the end of each input.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from random import Random
 
-from . import wire
+from . import items, wire
 from .effects import Ask, Change, Changed, Effect, Note, Outcome, Purpose, Send, Token, Wake
 from .errors import WireError
 from .frames import Frames
@@ -18,12 +19,13 @@ from .member import Address, Claim, Identity, Rank, SectionKind, State
 from .messages import Flag, Message, Row, Speaker, Summary
 from .settings import Settings
 from .suspicion import spread_time
-from .table import Entry, Table
+from .table import NEVER, Entry, Table
 
 # A table that gained a member this recently is compared at every packet: starts of many nodes fill their holes by it.
 YOUNG_SECONDS = 10.0
 # Quiet means unchanged for this many spread times: longer than news is on its way.
 QUIET_SPREADS = 2
+_MOST_RECENT = 32  # more than are heard in the time for which a relay counts as recent, of those that probe us
 _NO_RECORD = (0, bytes(8))
 _REQUEST_BITS = 64
 
@@ -41,9 +43,17 @@ class Core:
         self.table = Table(settings.reap_after)
         self.health = Health()
         self.counters: Counter[str] = Counter()
+        self.recent: dict[bytes, None] = {}
+        """Those heard last, the latest at the end."""
         self.leaving = False
         self.paused = False
         """Whether gossip waits until a doubt about our identity is settled."""
+        self.stale = False
+        """Away for so long that our rows teach nothing until a sync (see `absence`)."""
+        self.accuse_after = NEVER
+        """After a gap nobody is accused before this moment; a sync ends it."""
+        self.elsewhere = False
+        """Whether somebody saw our packets come from another address than the one we claim: it goes with each then."""
         self._out: list[Effect] = []
         self._bucket = chance.randrange(64)
         claim = Claim(identity.node_id, identity.generation, 0, Rank.ALIVE, advertise)
@@ -71,6 +81,14 @@ class Core:
         """Everything the last input asked for, in order."""
         out, self._out = self._out, []
         return out
+
+    def heard_from(self, node_id: bytes) -> None:
+        """Note whose packet came last."""
+        recent = self.recent
+        recent.pop(node_id, None)
+        recent[node_id] = None
+        if len(recent) > _MOST_RECENT:
+            del recent[next(iter(recent))]
 
     def emit(self, effect: Effect) -> None:
         self._out.append(effect)
@@ -113,6 +131,18 @@ class Core:
 
     def young(self, now: float) -> bool:
         return now - self.table.grown_at < YOUNG_SECONDS
+
+    def message(self, kind: int, body: Iterable[bytes] = (), request: int = 0, flags: int = 0) -> bytes:
+        """Any message of ours that has only the common header and items."""
+        return wire.message(kind, self.speaker, (self.origin(), *body), request, flags)
+
+    def tellable(self) -> Iterable[Entry]:
+        """The entries that this node may teach."""
+        return (self.me,) if self.stale else self.table
+
+    def origin(self) -> bytes:
+        """What a packet to a member says of where we can be reached: nothing, when its source says it."""
+        return items.pack_address(self.address) if self.elsewhere else b""
 
     def opening(self, kind: int, request: int, now: float) -> bytes:
         """The start of a ping or an ack, with the hashes of this moment and the next bucket in turn."""

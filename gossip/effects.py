@@ -23,6 +23,7 @@ class Purpose(enum.Enum):
     GOSSIP = "gossip tick"
     JOIN = "join"
     SYNC = "sync"
+    PAGE = "page of a sync"
     EXTRA = "extra sync"
     PUSH = "push"
     PULL = "pull"

@@ -17,6 +17,10 @@ class FrameRefused(WireError):
     """The frame did not open: another protocol, another version, another key or cluster, or damage on the way."""
 
 
+class KeyUnknown(FrameRefused):
+    """The frame was sealed by a key that is not installed here."""
+
+
 class FrameReplayed(FrameRefused):
     """The frame opened, and had been opened before, or is too old to tell. Networks repeat packets too."""
 

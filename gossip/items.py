@@ -25,11 +25,11 @@ from .member import (
     Rank,
     Section,
 )
-from .messages import NO_ITEMS, Head, Items, Row, SectionItem, VitalsItem, Want
+from .messages import NO_ITEMS, Head, Items, Place, Row, SectionItem, VitalsItem, Want
 from .vitals import PACKED_BYTES as VITALS_BYTES
 
 BUCKETS = 64
-ROW, SECTION, VITALS, WANT, HASHES, ADDRESS, BOOT, CURSOR = range(1, 9)
+ROW, SECTION, VITALS, WANT, HASHES, ADDRESS, BOOT, CURSOR, PLACE, OBSERVED, PADDING = range(1, 12)
 ITEM_HEADER = 3
 _AGE_FLAG = 16
 _AGE_LIMIT = (1 << 32) - 1
@@ -44,6 +44,9 @@ _VITALS = struct.Struct(">16sQH")
 _WANT = struct.Struct(">16sQBI")
 _HASHES = struct.Struct(f">{BUCKETS}I")
 _AGE = struct.Struct(">I")
+_PLACE = struct.Struct(">B16sB")
+HASHES_BYTES = ITEM_HEADER + _HASHES.size
+PLACE_BYTES = ITEM_HEADER + _PLACE.size
 SECTION_OVERHEAD = ITEM_HEADER + _SECTION.size
 
 
@@ -91,6 +94,19 @@ def pack_hashes(hashes: Iterable[int]) -> bytes:
 
 def pack_address(address: Address) -> bytes:
     return pack_item(ADDRESS, addresses.pack(address)[1])
+
+
+def pack_observed(address: Address) -> bytes:
+    return pack_item(OBSERVED, addresses.pack(address)[1])
+
+
+def pack_place(place: Place) -> bytes:
+    return pack_item(PLACE, _PLACE.pack(*place))
+
+
+def pack_padding(size: int) -> bytes:
+    """An item of `size` bytes that says nothing; nothing when there is no room for its header."""
+    return pack_item(PADDING, bytes(size - ITEM_HEADER)) if size >= ITEM_HEADER else b""
 
 
 def pack_boot_id(boot_id: bytes) -> bytes:
@@ -144,6 +160,8 @@ class _Found:
         self.address: Address | None = None
         self.boot_id = b""
         self.cursor = 0
+        self.place: Place | None = None
+        self.observed: Address | None = None
         self.unknown = 0
 
     def add(self, kind: int, body: bytes) -> None:
@@ -167,6 +185,15 @@ class _Found:
             _need("cursor", body, 1)
             self.cursor = body[0] % BUCKETS
         else:
+            self._add_rare(kind, body)
+
+    def _add_rare(self, kind: int, body: bytes) -> None:
+        if kind == PLACE:
+            _need("place", body, _PLACE.size)
+            self.place = Place(*_PLACE.unpack_from(body))
+        elif kind == OBSERVED:
+            self.observed = addresses.unpack(body)
+        elif kind != PADDING:
             self.unknown += 1
 
     def _add_row(self, body: bytes) -> None:
@@ -191,6 +218,8 @@ class _Found:
             address=self.address,
             boot_id=self.boot_id,
             cursor=self.cursor,
+            place=self.place,
+            observed=self.observed,
             unknown=self.unknown,
         )
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .core import Core
-from .effects import Outcome, Purpose, ResolveSeeds, Token
+from .effects import Outcome, Purpose, ResolveSeeds, TimedOut, Token
 from .member import Address
-from .messages import Busy, Synced
+from .messages import Busy, Flag, Synced
+from .pages import Ending, Session
 from .probe import Prober
-from .sections import Sections
 from .spread import Spread
 from .sync import Syncer
 
@@ -28,11 +28,10 @@ _FIRST_PAUSE = 0.5  # doubles at each vain try, up to the retry interval
 class Joiner:
     """Finds the cluster and stays in touch with its seeds."""
 
-    def __init__(self, core: Core, spread: Spread, syncer: Syncer, sections: Sections, prober: Prober) -> None:
+    def __init__(self, core: Core, spread: Spread, syncer: Syncer, prober: Prober) -> None:
         self._core = core
         self._spread = spread
         self._syncer = syncer
-        self._sections = sections
         self._prober = prober
         self.remembered: list[Address] = []
         self.seeds: list[Address] = []
@@ -44,11 +43,12 @@ class Joiner:
         self._tries = 0
         self._retry_armed = False
         self._healing = False
+        self._paging: list[Session] = []
 
     def join(self) -> None:
         """Ask all seeds, whether joined or not."""
         self._healing = False
-        self._sections.held_back = not self.joined
+        self._syncer.sections.held_back = not self.joined
         self._core.emit(ResolveSeeds())
 
     def resolved(self, addresses: Iterable[Address], now: float) -> None:
@@ -84,7 +84,7 @@ class Joiner:
         """We are part of something: a sync went through, in either direction, or we are the only seed."""
         self.joined = True
         self._tries = 0
-        self._sections.held_back = False
+        self._syncer.sections.held_back = False
 
     def retry(self, number: int) -> None:
         """A pause is over."""
@@ -100,7 +100,7 @@ class Joiner:
     def _ask_next(self) -> None:
         while self._waiting and len(self._asked) < _AT_ONCE:
             address = self._waiting.pop(0)
-            if address != self._core.address and not self._is_member(address):
+            if address != self._core.address and not self.is_member(address):
                 self._ask(address, 0)
         busy = self._asked or self._waiting or self._redirected or self._retry_armed
         if not busy and not self.joined:
@@ -110,7 +110,8 @@ class Joiner:
             self._retry_armed = True
             self._core.wake(Purpose.JOIN, pause * (0.5 + self._core.chance.random()), number=self._number)
 
-    def _is_member(self, address: Address) -> bool:
+    def is_member(self, address: Address) -> bool:
+        """Whether a live member is known there."""
         return any(entry.claim.address == address and entry.live for entry in self._core.table)
 
     def _ask(self, address: Address, cursor: int) -> None:
@@ -129,8 +130,26 @@ class Joiner:
         if isinstance(reply, Synced):
             self._take(reply, address, cursor, now)
         elif isinstance(reply, Busy):
-            self._redirect(reply)
+            self._redirect([row.claim.address for row in reply.items.rows])
+        elif not self.joined and (isinstance(outcome, TimedOut) or self._tries):
+            self._page(address, now)
         self._ask_next()
+
+    def _page(self, address: Address, now: float) -> None:
+        """TCP does not go through to that seed: perhaps datagrams do. Meanwhile the streams are tried again."""
+        session = self._syncer.pager.begin(address, joining=not self._core.table.live, now=now)
+        if session is not None:
+            self._paging.append(session)
+
+    def paged(self, ended: Session, now: float) -> None:
+        """An exchange by pages ended, perhaps ours."""
+        if ended not in self._paging:
+            return
+        self._paging.remove(ended)
+        if ended.ending is Ending.COMPLETE:
+            self._complete(now, stale=ended.stale)
+        elif ended.ending is Ending.BUSY:
+            self._redirect(ended.busy)
 
     def _take(self, reply: Synced, address: Address, cursor: int, now: float) -> None:
         # What a first join teaches is known to all the others: it is not news to pass on.
@@ -140,18 +159,22 @@ class Joiner:
         if reply.items.cursor:
             self._ask(address, reply.items.cursor)
             return
+        self._complete(now, stale=bool(reply.flags & Flag.STALE))
+
+    def _complete(self, now: float, *, stale: bool) -> None:
+        """A sync with a seed went through."""
         first = not self.joined
         self.met()
+        self._syncer.informed(now, stale=stale)
         if first:
             core = self._core
             self._spread.row(core.me.node_id, now, first=True)
             self._spread.burst(core.settings.fanout, now)
             core.wake(Purpose.EXTRA, core.settings.extra_sync_after * (0.8 + 0.4 * core.chance.random()))
 
-    def _redirect(self, reply: Busy) -> None:
+    def _redirect(self, named: Iterable[Address | None]) -> None:
         """Ask one of the members that it named, after a moment and without back-off."""
         core = self._core
-        named = [row.claim.address for row in reply.items.rows]
         offered = [address for address in named if address is not None and address != core.address]
         if offered or self.seeds:
             self._redirected.append(core.chance.choice(offered or self.seeds))

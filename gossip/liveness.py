@@ -17,6 +17,7 @@ from . import wire
 from .core import Core
 from .effects import Change, Purpose
 from .items import pack_row
+from .limits import Allowance
 from .member import ACCUSER_BYTES, NO_SECTIONS, Address, Claim, Rank, State
 from .messages import Head, Row, Speaker
 from .precedence import capped, join, outdated, same_version
@@ -24,7 +25,7 @@ from .sections import Sections
 from .selfrules import SelfRules
 from .spread import Spread
 from .suspicion import most_unconfirmed, shortest, timeout
-from .table import NEVER, Entry
+from .table import Entry
 
 # A timer may come this much early by the rounding of floats.
 _ROUNDING = 0.001
@@ -50,8 +51,7 @@ class Liveness:
         self._spread = spread
         self._sections = sections
         self._selfrules = selfrules
-        self._warned_second = NEVER
-        self._warned = 0
+        self._warnings = Allowance(_WARNINGS_A_SECOND)
 
     def hear(self, speaker: Speaker, address: Address | None, now: float) -> Verdict:
         """The sender of a packet speaks for itself. `address`: where it can be reached, None when that is not known."""
@@ -67,7 +67,10 @@ class Liveness:
             else:
                 row = Row(Claim(*speaker, Rank.ALIVE, address or claim.address))
                 verdict = self.accept(row, speaker.node_id, now)
-        self._core.table.edit(speaker.node_id).heard_at = now
+        entry = self._core.table.edit(speaker.node_id)
+        entry.heard_at = now
+        entry.hearsay = False
+        self._core.heard_from(speaker.node_id)
         return verdict
 
     def accept(self, row: Row, via: bytes, now: float, age: int | None = None) -> Verdict:
@@ -79,6 +82,8 @@ class Liveness:
         entry = self._core.table.get(claim.node_id)
         if entry is None:
             return self._admit(row, via, now, age or 0)
+        if entry.hearsay:
+            self._core.table.edit(claim.node_id).hearsay = False
         if row == entry.row:
             self._date(entry, now, age)
             return Verdict.KNOWN
@@ -211,13 +216,10 @@ class Liveness:
 
     def _warn(self, entry: Entry, now: float) -> None:
         """Tell the accused of a second-hand death at once what is said of it."""
-        if now - self._warned_second >= 1:
-            self._warned_second, self._warned = now, 0
-        self._warned += 1
         place = entry.row.claim.address
-        if self._warned <= _WARNINGS_A_SECOND and place is not None:
+        if place is not None and self._warnings.take(now):
             core = self._core
-            accusation = wire.message(wire.GOSSIP, core.speaker, (pack_row(entry.row),))
+            accusation = core.message(wire.GOSSIP, (pack_row(entry.row),))
             core.send(accusation, place)
 
     def accuse(self, node_id: bytes, now: float) -> None:

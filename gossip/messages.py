@@ -1,7 +1,7 @@
 """What nodes say to each other, as values. `wire` turns them from bytes; every field has its type and range by then.
 
-Over UDP: Ping, Ack, PingRequest, Nack, NotMe, Gossip. Over TCP, one request and one reply per connection:
-Sync -> Synced or Busy, Push -> Pushed, Pull -> Pulled or Busy, Ping -> Ack.
+Over UDP: Ping, Ack, PingRequest, Nack, NotMe, Gossip, and Page -> Paged where TCP is blocked. Over TCP, one request and
+one reply per connection: Sync -> Synced or Busy, Push -> Pushed, Pull -> Pulled or Busy, Ping -> Ack.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ class Flag:
     """The sender's vitals follow the fixed part."""
     JOINING: Final = 32
     """A sync of a node that knows nobody yet: send everything."""
+    STALE: Final = 64
+    """The sender of a reply was away for long: it teaches only itself."""
+    BUSY: Final = 128
+    """A page is refused; its rows are members to ask instead."""
 
 
 class Head(NamedTuple):
@@ -93,6 +97,18 @@ class Want(NamedTuple):
     version: int
 
 
+class Place(NamedTuple):
+    """How far an exchange by pages has come: after this section, or this row, of this node. See `pages`."""
+
+    phase: int = 0
+    node_id: bytes = ANYONE
+    kind: int = 0
+
+    @property
+    def begins(self) -> bool:
+        return not self.phase and self.node_id == ANYONE
+
+
 class Items(NamedTuple):
     """The variable part of any message."""
 
@@ -109,6 +125,10 @@ class Items(NamedTuple):
     boot_id: bytes = b""
     cursor: int = 0
     """A reply that stopped early goes on from this bucket; a request asks from here."""
+    place: Place | None = None
+    """Likewise for pages."""
+    observed: Address | None = None
+    """Where the receiver's packets come from, when that is not the address that it claims."""
     unknown: int = 0
     """Items of types that this version does not know; skipped."""
 
@@ -189,6 +209,28 @@ class Synced(NamedTuple):
     """Rows of the buckets that differ; for a joiner also sections and vitals."""
 
     sender: Speaker
+    flags: int
+    items: Items
+
+
+class Page(NamedTuple):
+    """One datagram of a sync without TCP, as long as its reply may be: what I have, and what comes next after `place`?
+
+    `joining` as in a Sync.
+    """
+
+    request: int
+    sender: Speaker
+    flags: int
+    items: Items
+
+
+class Paged(NamedTuple):
+    """The next rows and sections; without a place that was all."""
+
+    request: int
+    sender: Speaker
+    flags: int
     items: Items
 
 
@@ -227,4 +269,20 @@ class Pulled(NamedTuple):
     items: Items
 
 
-Message = Ping | Ack | PingRequest | Nack | NotMe | Gossip | Sync | Synced | Busy | Push | Pushed | Pull | Pulled
+Message = (
+    Ping
+    | Ack
+    | PingRequest
+    | Nack
+    | NotMe
+    | Gossip
+    | Sync
+    | Synced
+    | Busy
+    | Push
+    | Pushed
+    | Pull
+    | Pulled
+    | Page
+    | Paged
+)

@@ -21,7 +21,7 @@ from .messages import ANYONE, Ack, Nack, NotMe
 from .relay import VitalsRelay
 from .spread import Spread
 from .suspicion import shortest
-from .table import Entry
+from .table import NEVER, Entry
 from .vitals import PACKED_BYTES as VITALS_BYTES
 
 # Acks this late still teach the round trip: else a slow peer is probed with a deadline that it can never meet.
@@ -34,6 +34,7 @@ _SHORTEST_DIRECT, _LONGEST_DIRECT, _DIRECT_SHARE = 0.2, 4.0, 0.75
 # A relay says no after this share of what is left of the round, so that its nack still arrives in time.
 _RELAY_SHARE = 0.8
 _RECENT_SECONDS = 10.0  # a relay heard this recently is the better one
+_MOST_MISSED = 1024  # silent relays remembered; a forgotten one costs once more
 _SKIPPED_DRAWS = 8  # draws of one tick that may fall on targets already in flight
 
 
@@ -82,8 +83,8 @@ class Prober:
         self._intake = intake
         self._probes: dict[int, Probe] = {}
         self._in_flight: dict[bytes, Probe] = {}
-        self.accusing = True
-        """False after a gap, until a sync has told what happened meanwhile."""
+        self._missed: dict[bytes, float] = {}
+        """When relays last owed us a nack."""
 
     def tick(self, now: float) -> None:
         """The probe timer: begin the next round."""
@@ -119,13 +120,13 @@ class Prober:
         claim = entry.claim
         aim = wire.aim(claim.node_id, claim.generation, claim.rank, claim.incarnation)
         opening = core.opening(wire.PING, request, now)
-        return b"".join((opening, aim, core.me.vitals or b"", *self._rest(wire.PING_BYTES, (), now)))
+        return b"".join((opening, aim, core.me.vitals or b"", *self._rest(wire.PING_BYTES, now)))
 
-    def _rest(self, used: int, first: tuple[bytes, ...], now: float) -> list[bytes]:
-        room = PAYLOAD_BYTES - used - VITALS_BYTES - sum(map(len, first))
-        body = [*first, *self._spread.fill(room)]
-        room -= sum(map(len, body[len(first) :]))
-        return body + self._relay.fill(room, now)
+    def _rest(self, used: int, now: float) -> list[bytes]:
+        origin = self._core.origin()
+        room = PAYLOAD_BYTES - used - VITALS_BYTES - len(origin)
+        news = self._spread.fill(room)
+        return [origin, *news, *self._relay.fill(room - sum(map(len, news)), now)]
 
     def direct_over(self, request: int, now: float) -> None:
         """No direct ack yet: ask others, and TCP."""
@@ -145,20 +146,27 @@ class Prober:
             probe.relays.add(relay.node_id)
             ask = (probe.target, entry.claim.generation, wait_ms)
             if relay.claim.address is not None:
-                core.send(wire.ping_request(request, core.speaker, ask, entry.claim.address), relay.claim.address)
+                asking = wire.ping_request(request, core.speaker, ask, entry.claim.address)
+                news = self._spread.fill(PAYLOAD_BYTES - len(asking))
+                core.send(b"".join((asking, *news)), relay.claim.address)
         if settings.tcp_fallback:
             token = Token(Purpose.FALLBACK, number=request)
             core.ask(token, entry.claim.address, self.ping(entry, request, now), left)
         core.wake(Purpose.ROUND, left, number=request)
 
     def _relays_for(self, target: bytes, now: float) -> list[Entry]:
-        """Members shown alive, those heard of late first."""
-        core = self._core
-        drawn = core.table.live.sample(core.chance, 4 * core.settings.relays)
-        entries = [core.table.get(node_id) for node_id in drawn if node_id != target]
+        """Members shown alive, those heard of late first: where many died at once, they are the ones who can answer."""
+        core, wanted = self._core, self._core.settings.relays
+        recent = [node_id for node_id in core.recent if node_id != target]
+        drawn = core.chance.sample(recent, len(recent)) + core.table.live.sample(core.chance, wanted + 1)
+        entries = [core.table.get(node_id) for node_id in dict.fromkeys(drawn) if node_id != target]
         usable = [entry for entry in entries if entry is not None and entry.shown is State.ALIVE]
-        usable.sort(key=lambda entry: now - entry.heard_at > _RECENT_SECONDS)
-        return usable[: core.settings.relays]
+        usable.sort(key=lambda entry: (self._silent(entry), now - entry.heard_at > _RECENT_SECONDS))
+        return usable[:wanted]
+
+    def _silent(self, entry: Entry) -> bool:
+        """Whether it owed us a nack and was not heard since."""
+        return entry.heard_at < self._missed.get(entry.node_id, NEVER)
 
     def acked(self, ack: Ack, source: Address | None, now: float) -> None:
         """An ack came. `source`: where from, None when a relay passed it on."""
@@ -169,6 +177,8 @@ class Prober:
         if source is not None:
             self._measure(entry, now - probe.sent_at)
             entry.validated = source
+            if ack.items.observed not in {None, self._core.address}:
+                self._core.elsewhere = True
             if entry.udp_broken:
                 entry.udp_broken = False
                 self._core.changed(probe.target, Change.UDP_WORKS)
@@ -233,19 +243,32 @@ class Prober:
                 core.changed(probe.target, Change.UDP_BROKEN)
             return
         core.count("probes failed")
-        core.health.worsen(self._missing(probe))
+        self._judge_ourselves(probe, now)
         if not probe.send_failed and self._may_accuse(probe, now):
             self._liveness.accuse(probe.target, now)
 
-    def _missing(self, probe: Probe) -> int:
-        """Nacks that did not come from relays which are still shown alive: perhaps it is us."""
-        entries = [self._core.table.get(relay) for relay in probe.relays - probe.nacks]
-        return sum(entry is not None and entry.shown is State.ALIVE for entry in entries)
+    def _judge_ourselves(self, probe: Probe, now: float) -> None:
+        """Nacks that did not come from relays still shown alive: perhaps it is us. All in time: it is not.
+
+        A silent relay counts once until it is heard again: where many died at once, each would cost again and again.
+        """
+        core, missing = self._core, 0
+        for relay in probe.relays - probe.nacks:
+            entry = core.table.get(relay)
+            if entry is not None and entry.shown is State.ALIVE and not self._silent(entry):
+                missing += 1
+                self._missed[relay] = now
+        if len(self._missed) > _MOST_MISSED:
+            del self._missed[next(iter(self._missed))]
+        if probe.relays and probe.nacks >= probe.relays:
+            core.health.improve(len(probe.nacks))
+        else:
+            core.health.worsen(missing)
 
     def _may_accuse(self, probe: Probe, now: float) -> bool:
         core = self._core
         entry = core.table.get(probe.target)
-        if entry is None or not entry.live or not self.accusing:
+        if entry is None or not entry.live or now < core.accuse_after:
             return False
         silence = core.health.silence(now)
         low = shortest(core.settings, core.table.size)
@@ -278,6 +301,10 @@ class Prober:
 
     def ping_address(self, address: Address, now: float) -> None:
         """Ping whoever lives at an address."""
+        self._core.send(self.ping_anyone(now), address)
+
+    def ping_anyone(self, now: float) -> bytes:
+        """A ping to an address of which only that is known."""
         core = self._core
         opening = core.opening(wire.PING, core.request_id(), now)
-        core.send(b"".join((opening, wire.aim(ANYONE, 0, Rank.ALIVE, 0), core.me.vitals or b"")), address)
+        return b"".join((opening, wire.aim(ANYONE, 0, Rank.ALIVE, 0), core.me.vitals or b"", core.origin()))

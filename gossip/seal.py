@@ -22,8 +22,8 @@ from typing import Protocol
 
 import attrs
 
-from .errors import FrameRefused, FrameReplayed, KeyRefused
-from .frames import HEADER_BYTES, MAGIC, SEAL_BYTES, VERSION, WRONG_KEY, check_header
+from .errors import FrameRefused, FrameReplayed, KeyRefused, KeyUnknown
+from .frames import HEADER_BYTES, MAGIC, PLAIN_KEY_ID, SEAL_BYTES, VERSION, WRONG_KEY, check_header
 from .member import Address
 
 KEY_BYTES = 32
@@ -231,8 +231,11 @@ class Seal:
     def unwrap(self, frame: bytes, source: Address | None = None, /) -> bytes:
         """The payload. Raises FrameRefused, and FrameReplayed for what was opened before."""
         check_header(frame)
+        wire_id = frame[HEADER_BYTES - 1]
+        if wire_id not in self._by_wire_id and wire_id != PLAIN_KEY_ID:
+            raise KeyUnknown(WRONG_KEY, "a frame sealed by an installed key", wire_id)
         if len(frame) >= _OVERHEAD:
-            for lid in self._by_wire_id.get(frame[HEADER_BYTES - 1], ()):
+            for lid in self._by_wire_id.get(wire_id, ()):
                 try:
                     payload = lid.cipher.decrypt(frame[HEADER_BYTES:_NONCE_END], frame[_NONCE_END:], lid.associated)
                 except self._wrong:

@@ -10,6 +10,7 @@ from . import items, wire
 from .core import Core
 from .effects import Change, Outcome, Purpose, Token
 from .errors import SectionTooLarge
+from .limits import Allowance
 from .member import SECTION_LIMIT, Section
 from .messages import Head, Pull, Pulled, SectionItem, Want
 from .spread import Spread
@@ -45,8 +46,7 @@ class Sections:
         self._wanted: dict[tuple[bytes, int], _Wanted] = {}
         self._asks: dict[int, list[tuple[bytes, int]]] = {}
         self._next_ask = 0
-        self._served_second = float("-inf")
-        self._served = 0
+        self._served = Allowance(_SERVED_A_SECOND)
         self.held_back = False
         """Whether a join is under way: its sync will bring most of what is missing."""
 
@@ -200,10 +200,7 @@ class Sections:
     def serve(self, message: Pull, now: float) -> bytes:
         """The sections asked for, as far as they are held and fit; busy beyond the limit a second."""
         core = self._core
-        if now - self._served_second >= 1:
-            self._served_second, self._served = now, 0
-        self._served += 1
-        if self._served > _SERVED_A_SECOND:
+        if not self._served.take(now):
             core.count("pulls refused busy")
             return wire.message(wire.BUSY, core.speaker)
         room = wire.STREAM_BYTES // 2

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import attrs
 
-from . import items, wire
+from . import wire
 from .core import Core
 from .effects import Conflict, Persist, Purpose
 from .member import BOOT_ID_BYTES, GENERATION_LIMIT, INCARNATION_RENEWAL, NODE_ID_BYTES, Claim, Identity, Rank
@@ -60,13 +60,9 @@ class SelfRules:
         self._check = core.request_id()
         opening = core.opening(wire.PING, self._check, now)
         aim = wire.aim(core.identity.node_id, claim.generation, Rank.ALIVE, claim.incarnation)
-        core.send(b"".join((opening, aim, core.me.vitals or b"")), claim.address)
+        core.send(b"".join((opening, aim, core.me.vitals or b"", core.origin())), claim.address)
         core.wake(Purpose.SELF, 2 * core.settings.probe_timeout, number=self._check)
         return True
-
-    def own_answer(self) -> tuple[bytes, ...]:
-        """What an ack to a ping in our own name carries."""
-        return (items.pack_boot_id(self._core.identity.boot_id),)
 
     def acked(self, ack: Ack, now: float) -> bool:
         """Whether this ack answered the check."""
@@ -112,6 +108,7 @@ class SelfRules:
         """Our address changed: a new incarnation carries the new one."""
         mine = self._core.me.claim
         if address != mine.address:
+            self._core.elsewhere = False
             self._restate(mine._replace(address=address, incarnation=mine.incarnation + 1), now)
 
     def renew(self, generation: int, now: float) -> None:

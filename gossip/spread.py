@@ -100,7 +100,7 @@ class Spread:
 
     def row(self, node_id: bytes, now: float, *, first: bool = False) -> None:
         """Queue the row of a node."""
-        if self.muted:
+        if self.muted or (self._core.stale and node_id != self._core.identity.node_id):
             return
         self.rows.push(node_id, first=first)
         self.arm(now)
@@ -109,7 +109,7 @@ class Spread:
         """Queue a section, if it can travel by packet at all."""
         entry = self._core.table.get(node_id)
         held = None if entry is None else entry.sections.get(kind)
-        if held is not None and len(held.payload) <= LARGEST_SPREAD and not self.muted:
+        if held is not None and len(held.payload) <= LARGEST_SPREAD and not self.muted and not self._core.stale:
             self.sections.push((node_id, kind))
             self.arm(now)
 
@@ -151,8 +151,8 @@ class Spread:
                 continue
             # The receiver's own state first, if it has reason to deny it.
             first = () if entry.claim.rank == 0 else (core.table.packed(entry),)
-            body = [*first, *self.fill(PAYLOAD_BYTES - wire.HEADER_BYTES - sum(map(len, first)))]
-            core.send(wire.message(wire.GOSSIP, core.speaker, body), entry.claim.address)
+            body = [*first, *self.fill(PAYLOAD_BYTES - wire.HEADER_BYTES - len(core.origin()) - sum(map(len, first)))]
+            core.send(core.message(wire.GOSSIP, body), entry.claim.address)
 
     def fill(self, budget: int) -> list[bytes]:
         """Items for a packet with `budget` bytes left; counts them as sent."""

@@ -6,7 +6,7 @@ A sync starts when hashes differ and
     (c) one of the tables gained a member in the last seconds (starts of many nodes), at most once a second, or
     (d) every hash seen has differed for a whole sync interval.
 It exchanges all bucket hashes, then the rows of the buckets that differ, then the sections that one side lacks:
-one Sync, and where needed one Push and one Pull. Equal tables cost nothing.
+one Sync, and where needed one Push and one Pull. Equal tables cost nothing. Where TCP is blocked: see `pages`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from . import items, wire
+from .absence import Absence
 from .core import Core
 from .effects import Outcome, Purpose, Token
 from .intake import Intake
-from .member import Rank
+from .member import Rank, State
 from .messages import Flag, Row, Speaker, Summary, Sync, Synced
+from .pages import Ending, Pager, Session
 from .precedence import join
 from .sections import Sections
-from .table import NEVER, Entry, bucket_of
+from .table import NEVER, Entry, bucket_of, differing_buckets
 
 _YOUNG_PAUSE = 1.0  # seconds between syncs of rule (c)
 _ASK_SECONDS = 5.0
@@ -36,10 +38,14 @@ _OFFERED = 10  # members named by a busy node
 class Syncer:
     """Both ends of syncs."""
 
-    def __init__(self, core: Core, intake: Intake, sections: Sections) -> None:
+    def __init__(self, core: Core, intake: Intake, sections: Sections, pager: Pager, absence: Absence) -> None:
         self._core = core
         self._intake = intake
-        self._sections = sections
+        self.sections = sections
+        self.pager = pager
+        self.absence = absence
+        self._paging: Session | None = None
+        self._taught = False
         self._partner: bytes | None = None
         self._number = 0
         self._cursor = 0
@@ -83,7 +89,7 @@ class Syncer:
 
     def soon(self, partner: bytes, after: float) -> None:
         """Sync with a member after a while, unless one is under way."""
-        if self._partner is None:
+        if self._partner is None and partner in self._core.table.live:
             self._partner = partner
             self._number += 1
             self._core.wake(Purpose.SYNC, after, number=self._number)
@@ -97,6 +103,7 @@ class Syncer:
         """The jitter is over."""
         if number == self._number and self._partner is not None:
             self._cursor = 0
+            self._taught = False
             self._ask(self._partner)
 
     def request(self, *, joining: bool, cursor: int = 0) -> bytes:
@@ -123,26 +130,52 @@ class Syncer:
         token = Token(Purpose.SYNC, number=self._number)
         core.ask(token, entry.claim.address, self.request(joining=False, cursor=self._cursor), _ASK_SECONDS)
 
-    def answered(self, number: int, outcome: Outcome, now: float) -> bool:
-        """The reply of a sync of ours. True when it was one and complete."""
+    def answered(self, number: int, outcome: Outcome, now: float) -> None:
+        """The reply of a sync of ours."""
         partner = self._partner
-        if number != self._number or partner is None:
-            return False
+        if number != self._number or partner is None or self._paging is not None:
+            return
         reply = self._core.reply(outcome)
-        if not isinstance(reply, Synced):
+        if isinstance(reply, Synced):
+            self._taught = self.absorb(reply, self._cursor, now) or self._taught
+            self._cursor = reply.items.cursor
+            if self._cursor:
+                self._ask(partner)
+            else:
+                self._complete(partner, now, stale=bool(reply.flags & Flag.STALE))
+        elif isinstance(outcome, bytes) or not self._page(partner, now):
             self._partner = None
-            return False
-        taught = self.absorb(reply, self._cursor, now)
-        self._cursor = reply.items.cursor
-        if self._cursor:
-            self._ask(partner)
-            return False
+
+    def _page(self, partner: bytes, now: float) -> bool:
+        """TCP does not go through: the same by datagrams, as long as the partner seems to be there."""
+        entry = self._core.table.get(partner)
+        if entry is not None and entry.shown is State.ALIVE and entry.claim.address is not None:
+            self._paging = self.pager.begin(entry.claim.address, joining=False, now=now)
+        return self._paging is not None
+
+    def paged(self, ended: Session, now: float) -> None:
+        """An exchange by pages ended, perhaps ours."""
+        partner = self._partner
+        if ended is not self._paging or partner is None:
+            return
+        self._paging = self._partner = None
+        if ended.ending is Ending.COMPLETE:
+            self._taught = ended.taught
+            if not ended.stale:
+                self.absence.confirmed(ended.partner)
+            self._complete(partner, now, stale=ended.stale)
+
+    def _complete(self, partner: bytes, now: float, *, stale: bool) -> None:
         self._partner = None
-        if not taught:
+        self.informed(now, stale=stale)
+        if not self._taught:
             self._barren[partner] = now
             if len(self._barren) > len(self._core.table):
                 self._barren = {node: at for node, at in self._barren.items() if now - at < self._patience}
-        return True
+
+    def informed(self, now: float, *, stale: bool) -> None:
+        """A sync is complete, of whatever kind."""
+        self.absence.informed(now, stale=stale)
 
     def absorb(self, reply: Synced, start: int, now: float) -> bool:
         """Take a reply, give back what its sender lacks, fetch what it holds. True when anyone was taught.
@@ -151,13 +184,17 @@ class Syncer:
         """
         core, sender = self._core, reply.sender.node_id
         taught = self._intake.hear(reply.sender, None, reply.items, now).taught
+        if reply.items.observed not in {None, core.address}:
+            core.elsewhere = True
+        if not reply.flags & Flag.STALE:
+            self.absence.confirmed(reply.items.hashes, start=start, stop=reply.items.cursor or items.BUCKETS)
         gifts = self._gifts(reply, start, now)
         if gifts and (entry := core.table.get(sender)) is not None and entry.claim.address is not None:
             payload = wire.message(wire.PUSH, core.speaker, gifts)
             core.ask(Token(Purpose.PUSH), entry.claim.address, payload, _ASK_SECONDS)
-        wants = self._sections.missing([row.claim.node_id for row in reply.items.rows])
+        wants = self.sections.missing([row.claim.node_id for row in reply.items.rows])
         if wants:
-            self._sections.ask(sender, wants)
+            self.sections.ask(sender, wants)
         return taught or bool(gifts) or bool(wants)
 
     def _gifts(self, reply: Synced, start: int, now: float) -> list[bytes]:
@@ -168,7 +205,7 @@ class Syncer:
         differing = differing_buckets(core.table.buckets, reply.items.hashes)
         rows: list[bytes] = []
         sections: list[bytes] = []
-        for entry in core.table:
+        for entry in core.tellable():
             node_id = entry.node_id
             bucket = bucket_of(node_id)
             if bucket not in differing or bucket not in covered or entry.reaped:
@@ -193,21 +230,40 @@ class Syncer:
 
     # The serving end
 
-    def serve(self, message: Sync, now: float) -> bytes:
-        """Compare, and reply with what differs; with everything to a joiner; with other members when busy."""
+    def serve(self, message: Sync, host: str, now: float) -> bytes:
+        """Compare, and reply with what differs; with everything to a joiner; with other members when busy.
+
+        `host`: where the stream comes from.
+        """
         core = self._core
         joining = bool(message.flags & Flag.JOINING)
-        if not message.items.cursor and self._busy(joining=joining, now=now):
-            core.count("syncs refused busy")
-            drawn = [core.table.get(node) for node in core.table.live.sample(core.chance, _OFFERED + 1)]
-            offered = [e for e in drawn if e is not None and e.node_id != message.sender.node_id]
-            return wire.message(wire.BUSY, core.speaker, map(core.table.packed, offered[:_OFFERED]))
-        core.count("joins served" if joining else "syncs served")
+        if not message.items.cursor:
+            busy = self.refused(message.sender.node_id, joining=joining, now=now)
+            if busy is not None:
+                return wire.message(wire.BUSY, core.speaker, busy)
         differing = set(range(items.BUCKETS))
         if not joining:
             differing = differing_buckets(core.table.buckets, message.items.hashes)
         self._intake.hear(message.sender, None, message.items, now)
-        return wire.message(wire.SYNCED, core.speaker, self._reply(differing, message, now))
+        reply = [*self._observed(message.sender.node_id, host), *self._reply(differing, message, now)]
+        return wire.message(wire.SYNCED, core.speaker, reply, flags=Flag.STALE if core.stale else 0)
+
+    def _observed(self, node_id: bytes, host: str) -> list[bytes]:
+        """Where the asker is seen, when it claims another host; of its port a stream says nothing."""
+        entry = self._core.table.get(node_id)
+        claimed = None if entry is None else entry.claim.address
+        return [] if claimed is None or claimed[0] == host else [items.pack_observed((host, claimed[1]))]
+
+    def refused(self, asker: bytes, *, joining: bool, now: float) -> list[bytes] | None:
+        """Rows of members to ask instead, when too many are served already; None when this one is."""
+        core = self._core
+        if not self._busy(joining=joining, now=now):
+            core.count("joins served" if joining else "syncs served")
+            return None
+        core.count("syncs refused busy")
+        drawn = [core.table.get(node) for node in core.table.live.sample(core.chance, _OFFERED + 1)]
+        offered = [entry for entry in drawn if entry is not None and entry.node_id != asker]
+        return [*map(core.table.packed, offered[:_OFFERED])]
 
     def _busy(self, *, joining: bool, now: float) -> bool:
         if now - self._window_at >= _BUSY_WINDOW:
@@ -218,7 +274,7 @@ class Syncer:
 
     def _reply(self, differing: set[int], message: Sync, now: float) -> list[bytes]:
         start = message.items.cursor
-        wanted = [entry for entry in self._core.table if start <= bucket_of(entry.node_id) in differing]
+        wanted = [entry for entry in self._core.tellable() if start <= bucket_of(entry.node_id) in differing]
         wanted.sort(key=lambda entry: bucket_of(entry.node_id))
         body = [items.pack_hashes(self._core.table.buckets)]
         size, last, count = 0, start, 0
@@ -246,10 +302,6 @@ class Syncer:
             if entry.vitals is not None and entry.live:
                 made = entry.vitals_generation or entry.claim.generation
                 yield items.pack_vitals(node_id, made, now - entry.vitals_at, entry.vitals)
-
-
-def differing_buckets(ours: Iterable[int], theirs: Iterable[int]) -> set[int]:
-    return {index for index, (one, other) in enumerate(zip(ours, theirs, strict=True)) if one != other}
 
 
 def _newer_sections(entry: Entry, theirs: Row | None) -> list[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from random import Random
 from types import MappingProxyType
@@ -28,6 +28,7 @@ class Entry:
         "ghost",
         "hash",
         "heard_at",
+        "hearsay",
         "packed",
         "reaped",
         "row",
@@ -67,6 +68,8 @@ class Entry:
         self.ghost = False
         """Dead or left when first heard of: a tombstone that was never shown."""
         self.reaped = False
+        self.hearsay = False
+        """From before a long absence, and not confirmed since: an address to ask, no more."""
         self.packed: bytes | None = None
         self.hash = 0
 
@@ -116,6 +119,10 @@ class Entry:
 
 def bucket_of(node_id: bytes) -> int:
     return node_id[0] % BUCKETS
+
+
+def differing_buckets(ours: Iterable[int], theirs: Iterable[int]) -> set[int]:
+    return {index for index, (one, other) in enumerate(zip(ours, theirs, strict=True)) if one != other}
 
 
 class Population:

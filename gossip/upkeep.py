@@ -9,6 +9,7 @@ from .liveness import Liveness
 from .member import State
 from .probe import Prober
 from .suspicion import shortest
+from .sync import Syncer
 from .table import NEVER
 
 _REAP_PAUSE = 60.0  # seconds between looks at the tombstones
@@ -17,11 +18,12 @@ _REAP_PAUSE = 60.0  # seconds between looks at the tombstones
 class Upkeep:
     """The periodic part of a node: one timer for all of it."""
 
-    def __init__(self, core: Core, liveness: Liveness, prober: Prober, joiner: Joiner) -> None:
+    def __init__(self, core: Core, liveness: Liveness, prober: Prober, joiner: Joiner, syncer: Syncer) -> None:
         self._core = core
         self._liveness = liveness
         self._prober = prober
         self._joiner = joiner
+        self._syncer = syncer
         self._heal_at = NEVER
         self._reaped_at = NEVER
 
@@ -32,6 +34,8 @@ class Upkeep:
         core.wake(Purpose.PROBE, core.settings.probe_interval * core.health.stretch)
         if core.health.listen(now, shortest(core.settings, core.table.size)):
             core.emit(Isolation(isolated=True))
+        if self._syncer.absence.tick(now):
+            self._syncer.with_anyone()
         if not core.paused:
             self._prober.tick(now)
         if now >= self._heal_at:

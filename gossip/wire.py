@@ -27,6 +27,8 @@ from .messages import (
     Message,
     Nack,
     NotMe,
+    Page,
+    Paged,
     Ping,
     PingRequest,
     Pull,
@@ -40,7 +42,9 @@ from .messages import (
 )
 from .vitals import PACKED_BYTES as VITALS_BYTES
 
-PING, ACK, PING_REQUEST, NACK, NOT_ME, GOSSIP, SYNC, SYNCED, BUSY, PUSH, PUSHED, PULL, PULLED = range(1, 14)
+PING, ACK, PING_REQUEST, NACK, NOT_ME, GOSSIP, SYNC, SYNCED, BUSY, PUSH, PUSHED, PULL, PULLED, PAGE, PAGED = range(
+    1, 16
+)
 
 _HEADER = struct.Struct(">BBQ16sQI")
 _SUMMARY = struct.Struct(">I8sIBI")
@@ -56,9 +60,8 @@ STREAM_BYTES = 1 << 20
 
 _RANKS = tuple(Rank)
 _PLAIN: dict[int, type[Nack | NotMe]] = {NACK: Nack, NOT_ME: NotMe}
-_STREAMED: dict[int, type[Gossip | Synced | Busy | Push | Pushed | Pull | Pulled]] = {
+_STREAMED: dict[int, type[Gossip | Busy | Push | Pushed | Pull | Pulled]] = {
     GOSSIP: Gossip,
-    SYNCED: Synced,
     BUSY: Busy,
     PUSH: Push,
     PUSHED: Pushed,
@@ -148,6 +151,24 @@ def _sync(data: bytes, _request: int, sender: Speaker, flags: int) -> Sync:
     return Sync(sender, flags, items)
 
 
+def _synced(data: bytes, _request: int, sender: Speaker, flags: int) -> Synced:
+    items = tail.parse(data, HEADER_BYTES)
+    if not items.hashes:
+        raise WireError("sync reply", "bucket hashes", None)
+    return Synced(sender, flags, items)
+
+
+def _page(data: bytes, request: int, sender: Speaker, flags: int) -> Page:
+    items = tail.parse(data, HEADER_BYTES)
+    if not items.hashes or items.place is None:
+        raise WireError("page", "bucket hashes and a place", None)
+    return Page(request, sender, flags, items)
+
+
+def _paged(data: bytes, request: int, sender: Speaker, flags: int) -> Paged:
+    return Paged(request, sender, flags, tail.parse(data, HEADER_BYTES))
+
+
 def _summary(data: bytes) -> Summary:
     summary = Summary(*_SUMMARY.unpack_from(data, HEADER_BYTES))
     if summary.bucket >= tail.BUCKETS:
@@ -169,4 +190,7 @@ _SPECIAL: dict[int, Callable[[bytes, int, Speaker, int], Message]] = {
     ACK: _ack,
     PING_REQUEST: _ping_request,
     SYNC: _sync,
+    SYNCED: _synced,
+    PAGE: _page,
+    PAGED: _paged,
 }

@@ -82,10 +82,10 @@ def test_a_death_by_hearsay_gives_the_accused_its_time_and_tells_it(kit, told, n
 
 def test_a_death_by_hearsay_is_not_passed_on_before_it_is_shown(kit, told, node):
     effects = told(node, kit.row(2, Rank.DEAD), now=1.0)
-    assert kit.id(2) not in node._spread.rows or node._core.table.get(kit.id(2)).told().claim.rank is Rank.SUSPECT
+    assert kit.id(2) not in node._parts.spread.rows or node._core.table.get(kit.id(2)).told().claim.rank is Rank.SUSPECT
     fire(node, effects, Purpose.SUSPICION, 1.0 + SHORTEST)
     assert node._core.table.get(kit.id(2)).told().claim.rank is Rank.DEAD
-    assert kit.id(2) in node._spread.rows
+    assert kit.id(2) in node._parts.spread.rows
 
 
 def test_leaving_is_shown_at_once_and_beats_death(kit, told, node):

@@ -70,7 +70,7 @@ def test_no_datagram_is_bigger_than_any_path_carries(kit, told, node):
     node.publish(1, bytes(440), 0.0)
     for number in range(10, 200):
         told(node, kit.row(number, heads=(items.Head(1, 1, bytes(8)),)), sender=number)
-    effects = [e for now in range(20) for e in node._spread.burst(3, float(now)) or node._core.taken()]
+    effects = [e for now in range(20) for e in node._parts.spread.burst(3, float(now)) or node._core.taken()]
     effects += node.wake(next(e.token for e in kit.node(8).start(0.0) if isinstance(e, Wake)), 30.0)
     sizes = [len(e.data) for e in effects if isinstance(e, Send)]
     assert max(sizes) <= DATAGRAM_BYTES
@@ -94,7 +94,7 @@ def test_a_row_about_the_receiver_goes_first_if_it_may_deny_it(kit, told, node):
         told(node, kit.row(number), sender=number)
     sent = []
     for now in range(30):
-        node._spread.burst(90, float(now))
+        node._parts.spread.burst(90, float(now))
         sent += [m for m, to in kit.opened(node._core.taken(), Gossip) if to == kit.address(2)]
     assert sent
     assert all(message.items.rows[0].claim.node_id == kit.id(2) for message in sent)
@@ -125,8 +125,8 @@ def test_after_a_gap_suspects_get_their_time_again_and_nobody_is_accused_until_a
     effects = node.resumed(3600.0, 100.0)
     assert [e.after for e in effects if isinstance(e, Wake) and e.token.purpose is Purpose.SUSPICION] == [24.0]
     assert [e for e in effects if isinstance(e, Wake) and e.token.purpose is Purpose.SYNC]
-    assert not node._prober.accusing
-    assert len(node._spread) == 0
+    assert node._core.accuse_after > 0
+    assert len(node._parts.spread) == 0
 
 
 def test_snapshot_names_where_the_living_are(kit, told, node):

@@ -42,8 +42,8 @@ def test_what_is_published_is_told_at_once_with_its_row(kit, node):
 def test_every_size_up_to_the_limit_is_taken_and_the_queue_drains(node, size):
     node.publish(RECORD, bytes(size), 1.0)
     for number in range(40):
-        node._spread.burst(3, 2.0 + number)
-    assert len(node._spread) == 0
+        node._parts.spread.burst(3, 2.0 + number)
+    assert len(node._parts.spread) == 0
 
 
 def test_over_the_limit_is_an_error_and_changes_nothing(node):
@@ -58,7 +58,7 @@ def arrive(kit, node, held: Section, number: int = 2, now: float = 1.0):
 
 def test_a_newer_section_is_held_shown_and_passed_on(kit, node):
     assert Changed(kit.id(2), Change.SECTION, RECORD) in arrive(kit, node, section(b"new", 2))
-    assert (kit.id(2), RECORD) in node._spread.sections
+    assert (kit.id(2), RECORD) in node._parts.spread.sections
     assert arrive(kit, node, section(b"old", 1)) == []
     assert node.member(kit.id(2)).sections[RECORD].payload == b"new"
 

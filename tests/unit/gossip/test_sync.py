@@ -116,7 +116,7 @@ def test_a_busy_seed_names_members_and_one_is_asked_soon(kit, told):
 
 def test_remembered_addresses_are_asked_like_seeds(kit):
     node = kit.node(2)
-    node._joiner.remembered = [kit.address(number) for number in range(3, 9)]
+    node._parts.joiner.remembered = [kit.address(number) for number in range(3, 9)]
     asks = [e for e in node.start(0.0) if isinstance(e, Ask)]
     assert len(asks) == 3
 
@@ -152,7 +152,7 @@ def test_a_quiet_difference_is_exchanged_and_both_become_equal(kit, pair, told, 
     assert states(seed) == states(joiner)
     assert kit.id(30) in states(seed)
     assert seed._core.table.hash == joiner._core.table.hash
-    assert kit.id(30) in (seed if learned is joiner else joiner)._spread.rows
+    assert kit.id(30) in (seed if learned is joiner else joiner)._parts.spread.rows
 
 
 def test_a_fresh_difference_waits_for_gossip(kit, pair, told):
@@ -236,7 +236,7 @@ def test_the_dead_and_unreached_seeds_are_pinged_for_ever(kit, told):
     node = kit.node(1)
     node.join(0.0)
     node.resolved([kit.address(1), kit.address(50)], 0.0)
-    node._joiner.met()
+    node._parts.joiner.met()
     for timer in [e for e in told(node, kit.row(2, Rank.SUSPECT), now=1.0) if isinstance(e, Wake)]:
         node.wake(timer.token, 90.0)
     (tick,) = [e.token for e in kit.node(8).start(0.0) if isinstance(e, Wake)]

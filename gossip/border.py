@@ -1,0 +1,227 @@
+"""Where datagrams and streams come in: opened, bounded, parsed, and given to the part that they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from . import wire
+from .answer import fitting, room_for
+from .core import Core
+from .effects import Isolation
+from .errors import FrameRefused, FrameReplayed, KeyUnknown, WireError
+from .frames import PAYLOAD_BYTES
+from .limits import Allowance, SourceLimit
+from .member import Address
+from .messages import Ack, Flag, Gossip, Message, Nack, NotMe, Page, Paged, Ping, PingRequest, Pull, Push, Sync
+from .parts import Parts
+from .table import NEVER
+
+_NOTE_SECONDS = 60.0  # refused packets are noted once in this time for each reason, with the address
+_TOLD_SECONDS = 1.0  # a peer is corrected at most this often
+_MOST_TOLD = 1024
+_NOT_ME_A_SECOND = 50
+_PUSHES_A_SECOND = 32
+# A member that has not our key is told so by a ping in ours; each costs a look at all members.
+_SPEAK_UPS_A_SECOND = 4
+
+
+class Border:
+    """The inputs from the network."""
+
+    def __init__(self, core: Core, parts: Parts) -> None:
+        self._core = core
+        self._parts = parts
+        self._sources = SourceLimit()
+        self._not_me = Allowance(_NOT_ME_A_SECOND)
+        self._pushes = Allowance(_PUSHES_A_SECOND)
+        self._speak_ups = Allowance(_SPEAK_UPS_A_SECOND)
+        self._told: dict[bytes, float] = {}
+        self._noted: dict[str, float] = {}
+
+    def receive(self, data: bytes, source: Address, now: float) -> None:
+        """One datagram."""
+        message = self._opened(data, source, now, datagram=True)
+        if message is None:
+            return
+        if message.sender.node_id == self._core.identity.node_id:
+            self._from_ourselves(message, source, now)
+            return
+        self.heard(now)
+        room = len(data) - self._core.frames.overhead
+        match message:
+            case Page():
+                self._page(message, room, source, now)
+            case Paged():
+                self._parts.paged(self._parts.pager.take(message, now), now)
+            case _:
+                self._obey(message, source, room, now)
+
+    def serve(self, payload: bytes, source: Address, now: float) -> bytes | None:
+        """One request of a stream; the reply's frame."""
+        message = self._opened(payload, source, now, datagram=False)
+        if message is None:
+            return None
+        if message.sender.node_id != self._core.identity.node_id:
+            self.heard(now)
+        reply = self._reply(message, source, now)
+        return None if reply is None else self._core.frames.wrap_stream(reply, source)
+
+    def heard(self, now: float) -> None:
+        """Something valid came from somebody."""
+        if self._core.health.heard(now):
+            self._core.emit(Isolation(isolated=False))
+
+    def _opened(self, data: bytes, source: Address, now: float, *, datagram: bool) -> Message | None:
+        core = self._core
+        try:
+            payload = core.frames.unwrap(data, source)
+            if datagram and not self._sources.take(source, now):
+                core.count("packets over the limit of their source")
+                return None
+            return wire.decode(payload)
+        except FrameReplayed as refusal:
+            core.count(f"refused: {refusal.place}")
+        except FrameRefused as refusal:
+            core.count(f"refused: {refusal.place}")
+            self._note(refusal, source, now)
+            if datagram and isinstance(refusal, KeyUnknown):
+                self._speak_up(len(data), source, now)
+        except WireError as error:
+            core.count(f"malformed: {error.place}")
+        return None
+
+    def _note(self, refusal: FrameRefused, source: Address, now: float) -> None:
+        if now - self._noted.get(refusal.place, NEVER) >= _NOTE_SECONDS:
+            self._noted[refusal.place] = now
+            self._core.note("packet.refused", source=f"{source[0]}:{source[1]}", reason=str(refusal))
+
+    def _speak_up(self, size: int, source: Address, now: float) -> None:
+        """A member used a key that we slept through: once it hears us it answers in one that we have."""
+        overhead = self._core.frames.overhead
+        ping = self._parts.prober.ping_anyone(now)
+        if len(ping) + overhead <= size and self._speak_ups.take(now) and self._parts.joiner.is_member(source):
+            self._core.send(ping, source)
+
+    def _from_ourselves(self, message: Message, source: Address, now: float) -> None:
+        """Only the check for a live twin speaks in our own name."""
+        if isinstance(message, Ping):
+            self._core.send(self._parts.answers.to_ping(message, (), wire.PING_BYTES, now), source)
+        elif isinstance(message, Ack):
+            self._parts.selfrules.acked(message, now)
+
+    def _obey(self, message: Message, source: Address, room: int, now: float) -> None:
+        parts = self._parts
+        outdated = parts.intake.hear(message.sender, _place(message, source), message.items, now).outdated
+        match message:
+            case Ping():
+                self._answer(message, outdated, room, source, now)
+                return
+            case Ack():
+                self._take_ack(message, source, now)
+            case PingRequest():
+                parts.answers.ping_for(message, source, now)
+            case Nack():
+                parts.prober.nacked(message, now)
+            case NotMe():
+                parts.selfrules.unanswered(message.request, now)
+                parts.prober.not_me(message, now)
+            case Gossip():
+                pass
+            case _:
+                self._core.count("stream messages in datagrams")
+        if outdated:
+            self._correct(message.sender.node_id, outdated, source, now)
+
+    def _answer(self, ping: Ping, outdated: tuple[bytes, ...], room: int, source: Address, now: float) -> None:
+        core, parts = self._core, self._parts
+        parts.intake.report(ping, now)
+        parts.answers.judge_view(ping, now)
+        if parts.answers.meant_for_another(ping):
+            if self._not_me.take(now):
+                core.send(core.message(wire.NOT_ME, request=ping.request), source)
+            return
+        entry = core.table.get(ping.sender.node_id)
+        validated = entry is not None and entry.validated == source
+        astray = entry is not None and entry.claim.address != source and ping.items.address is None
+        ack = parts.answers.to_ping(
+            ping, outdated, room_for(room, validated=validated), now, seen=source if astray else None
+        )
+        core.send(ack, source)
+        parts.syncer.compare(ping.sender, ping.flags, ping.summary, now)
+
+    def _take_ack(self, ack: Ack, source: Address, now: float) -> None:
+        parts = self._parts
+        if parts.selfrules.acked(ack, now) or parts.answers.pass_on(ack, now):
+            return
+        relayed = bool(ack.flags & Flag.RELAYED)
+        parts.intake.report(ack, now)
+        parts.prober.acked(ack, None if relayed else source, now)
+        if not relayed:
+            parts.syncer.compare(ack.sender, ack.flags, ack.summary, now)
+
+    def _correct(self, peer: bytes, outdated: tuple[bytes, ...], to: Address, now: float) -> None:
+        """Tell a peer what it has wrong, at most once a second, and only where a member is known to be."""
+        core = self._core
+        entry = core.table.get(peer)
+        if entry is None or entry.claim.address != to or now - self._told.get(peer, NEVER) < _TOLD_SECONDS:
+            return
+        if len(self._told) >= _MOST_TOLD:
+            self._told.clear()
+        self._told[peer] = now
+        rows = [core.table.packed(known) for known in map(core.table.get, outdated) if known is not None]
+        body = fitting(rows, PAYLOAD_BYTES - wire.HEADER_BYTES)
+        core.send(core.message(wire.GOSSIP, body), to)
+
+    def _page(self, page: Page, room: int, source: Address, now: float) -> None:
+        """One page of a sync without TCP. Never longer than the request, whoever sent it."""
+        parts = self._parts
+        busy: Iterable[bytes] | None = None
+        if page.items.place is not None and page.items.place.begins:
+            busy = parts.syncer.refused(page.sender.node_id, joining=bool(page.flags & Flag.JOINING), now=now)
+        self._core.send(parts.pager.serve(page, min(room, PAYLOAD_BYTES), now, busy=busy), source)
+        self._met()
+
+    def _met(self) -> None:
+        """Somebody compares tables with us: we are part of something."""
+        if self._core.table.live:
+            self._parts.joiner.met()
+
+    def _reply(self, message: Message, source: Address, now: float) -> bytes | None:
+        parts, core = self._parts, self._core
+        match message:
+            case Ping():
+                outdated: tuple[bytes, ...] = ()
+                if message.sender.node_id != core.identity.node_id:
+                    outdated = parts.intake.hear(message.sender, None, message.items, now).outdated
+                    parts.intake.report(message, now)
+                    parts.answers.judge_view(message, now)
+                if parts.answers.meant_for_another(message):
+                    return core.message(wire.NOT_ME, request=message.request)
+                return parts.answers.to_ping(message, outdated, PAYLOAD_BYTES, now)
+            case Sync():
+                reply = parts.syncer.serve(message, source[0], now)
+                self._met()
+                return reply
+            case Push():
+                if not self._pushes.take(now):
+                    core.count("pushes refused")
+                    return None
+                parts.intake.hear(message.sender, None, message.items, now)
+                return core.message(wire.PUSHED)
+            case Pull():
+                return parts.sections.serve(message, now)
+            case _:
+                core.count("unexpected requests")
+                return None
+
+
+def _place(message: Message, source: Address) -> Address | None:
+    """Where the sender of a datagram can be reached: as it says itself, else where it came from."""
+    match message:
+        case PingRequest() | Nack() | NotMe():
+            # The address in a ping request is its target's.
+            return source
+        case Ack() if message.flags & Flag.RELAYED:
+            return None
+        case _:
+            return message.items.address or source
