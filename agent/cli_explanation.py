@@ -50,6 +50,7 @@ def explanation_lines(answer: Plain, asked: Plain, *, whole: bool) -> Iterator[s
     if task := task_text(answer.get("task") or {}):
         yield f"asked for {task}"
     yield view_text(answer["view"])
+    yield from (f"hint: {plain(hint)}" for hint in told["hints"])
     yield from reason_lines(answer, whole=whole)
 
 
@@ -63,14 +64,16 @@ def reason_lines(answer: Plain, *, whole: bool) -> Iterator[str]:
     if whole and fits:
         yield from _section("fit, best first", _eligible(told))
         yield from _section("why the first", [[plain(line["text"])] for line in told["lines"]])
+    for label, found in told["places"].items():
+        rows = [[plain(place["value"]), str(place["nodes"])] for place in found[:most]]
+        yield from _section(f"nodes that fit by {plain(label)}", rows)
     yield from _section("excluded by", _totals(told, most))
     yield from _section("nearest", _near_misses(told, most))
     if not fits:
         gone = [[plain(node["name"]), "would fit, and is dead"] for node in told["would_fit"][:most]]
         yield from _section("gone", gone)
         yield from _section("would help", [[plain(hint["text"])] for hint in told["relax"][:most]])
-    hints = [line["text"] for line in told["lines"] if line["kind"].startswith("hint")]
-    yield from _section("hints", [[plain(hint)] for hint in (*told["hints"], *hints)])
+    yield from _section("hints", [[plain(line["text"])] for line in told["lines"] if line["kind"].startswith("hint")])
     if whole:
         yield from _section("against each", _excluded(told))
 

@@ -83,8 +83,10 @@ def history(options: argparse.Namespace) -> int:
 
 
 def _work(row: Mapping[str, Any]) -> str:
+    """The kind of work that a row is about; a tool and its backend often have one name."""
     names = [row[key] for key in ("workload_class", "tool", "backend", "model_name", "surface") if row.get(key)]
-    return output.plain(" with ".join(names[:2]) + "".join(f", {name}" for name in names[2:])) or "all work"
+    first, *rest = dict.fromkeys(names) or ["all work"]
+    return output.plain(first + (f" ({', '.join(rest)})" if rest else ""))
 
 
 def _measures(seen: Mapping[str, Any]) -> str:

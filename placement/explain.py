@@ -5,12 +5,14 @@ Built from the same evaluator as the answer itself, on demand; lists are capped,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
 from ..capabilities.requirement import PlacementRequirement
 from ..capabilities.review import review
+from ..capabilities.values import CapValue
 from .ages import Ages, ages_of
 from .derive import facts_of
 from .errors import UnknownNode
@@ -68,7 +70,8 @@ class WhyNot:
 class Explanation:
     """The whole answer. `eligible` and `excluded` are capped, the counts are of all nodes.
 
-    `would_fit` are the dead nodes that lack nothing but life: bringing one back helps.
+    `would_fit` are the dead nodes that lack nothing but life: bringing one back helps. `places` says for each label
+    that the call places by how many eligible nodes have which value, most first.
     """
 
     verdict: Verdict
@@ -81,6 +84,7 @@ class Explanation:
     totals: tuple[Total, ...]
     near_misses: tuple[NearMiss, ...]
     would_fit: tuple[NodeFacts, ...]
+    places: Mapping[str, tuple[tuple[CapValue, int], ...]]
     relax: tuple[Relax, ...]
     hints: tuple[str, ...]
     ages: Ages
@@ -168,6 +172,7 @@ def _told(answer: _Answer, view: View, node: str | None, cap: int) -> Explanatio
         totals=_totals(there),
         near_misses=tuple(misses[:cap]),
         would_fit=tuple(held for held, reasons in excluded if _lacks_only_life(held, reasons))[:cap],
+        places={label: _places(answer.filtered.eligible, label)[:cap] for label in situation.options.labels_needed},
         relax=relax_hints(misses)[:cap],
         hints=_hints(situation, view),
         ages=ages_of(view, situation.now),
@@ -176,6 +181,13 @@ def _told(answer: _Answer, view: View, node: str | None, cap: int) -> Explanatio
         isolated=view.isolated,
         why_not=None if node is None else _why_not(answer, view, node),
     )
+
+
+def _places(eligible: Iterable[NodeFacts], label: str) -> tuple[tuple[CapValue, int], ...]:
+    records = (node.capabilities for node in eligible)
+    values = (None if record is None else record.get(label) for record in records)
+    counts = Counter((type(value), value) for value in values if value is not None)
+    return tuple(sorted(((value, count) for (_, value), count in counts.items()), key=lambda at: (-at[1], str(at[0]))))
 
 
 def _lacks_only_life(node: NodeFacts, reasons: tuple[Reason, ...]) -> bool:

@@ -59,6 +59,10 @@ def explanation_map(explanation: Explanation) -> Plain:
         "totals": [_total(total) for total in explanation.totals],
         "near_misses": [_near_miss(miss) for miss in explanation.near_misses],
         "would_fit": [node_map(node) for node in explanation.would_fit],
+        "places": {
+            label: [{"value": value, "nodes": count} for value, count in found]
+            for label, found in explanation.places.items()
+        },
         "relax": [_relax(hint) for hint in explanation.relax],
         "hints": list(explanation.hints),
         "ages": {

@@ -208,3 +208,10 @@ def test_a_dead_node_that_would_fit_is_named(cluster, now):
     told = explain_find(cluster.remove("off"), GPU, now=now)
     assert (told.verdict, [node.name for node in told.would_fit]) == (Verdict.INFEASIBLE, ["gone"])
     assert explain_find(cluster, parse_requirement("gpu_vram_mb>=80000"), now=now).would_fit == ()
+
+
+def test_the_places_of_a_set_are_counted(node, now):
+    view = View.of([node("a", {"zone": "x"}), node("b", {"zone": "x"}), node("c", {"zone": True}), node("d", {})])
+    told = explain_placement(view, Task(), now=now, options=Options(count=4, spread=Spread(label="zone")))
+    assert dict(told.places) == {"zone": (("x", 2), (True, 1))}
+    assert explanation_map(told)["places"] == {"zone": [{"value": "x", "nodes": 2}, {"value": True, "nodes": 1}]}
