@@ -3,24 +3,34 @@
 async with open_agent(Config.of({"gossip": {"seeds": ["10.0.0.7:7931"]}})) as agent:
     for node in agent.find_suitable_nodes("gpu_nvidia, gpu_vram_mb>=8000", limit=3):
         print(node.name, node.addr)
+    print(agent.place("run a 7b model").node)
 """
 
 import contextlib
+import time
 from collections.abc import AsyncGenerator, Mapping
 
+import attrs
 import trio
 
 from ..capabilities.requirement import PlacementRequirement
 from ..capabilities.text import parse_requirement
 from ..capabilities.values import CapValue
 from ..gossip.member import Address
+from ..placement.explain import Explanation, explain_decision, explain_find
 from ..placement.find import find_suitable_nodes
 from ..placement.nodes import NodeRecord
 from ..placement.options import NO_OPTIONS, Options
+from ..placement.place import place
+from ..placement.policy import Policy
+from ..placement.select import Decision
+from ..placement.task import Task
 from ..placement.view import View
+from ..placement.workload import infer_requirements
 from .config import Config
 from .daemon import Agent
 from .groups import raise_as_it_was
+from .histories import Histories
 from .watchers import Subscription
 
 
@@ -57,6 +67,45 @@ class EmbeddedAgent:
         wanted = parse_requirement(requirement) if isinstance(requirement, str) else requirement
         now = self._clock.current_time()
         return find_suitable_nodes(self.view, wanted, limit, now=now, options=options).nodes
+
+    def place(
+        self,
+        task: Task | str,
+        options: Options = NO_OPTIONS,
+        policy: Policy = Policy.agent,
+        *,
+        seed: int | None = None,
+    ) -> Decision:
+        """The node, or nodes, for a task, or for what its description asks for; from memory, at once.
+
+        `seed` decides between equal nodes, in place of that of the options; without one each call gets its own.
+        """
+        wanted = infer_requirements(task).task if isinstance(task, str) else task
+        now, unix = self._clock.current_time(), time.time()
+        state = self._agent.histories.state(now, unix)
+        options = attrs.evolve(options, seed=self._agent.next_seed() if seed is None else seed)
+        return place(self.view, wanted, state, policy, now=now, options=options)
+
+    def explain(
+        self, asked: Decision | PlacementRequirement | str, *, node: str | None = None, options: Options = NO_OPTIONS
+    ) -> Explanation:
+        """Why a decision of `place`, or an answer about a requirement, comes out as it does; `node` asks for one node.
+
+        Of a decision the options are its own. In a big cluster this takes a while: call it from a thread.
+
+        Raises:
+            RequirementSyntaxError: the text does not parse.
+            UnknownNode: placement's, for a `node` that is not known.
+        """
+        if isinstance(asked, Decision):
+            return explain_decision(asked, self.view, node=node)
+        wanted = parse_requirement(asked) if isinstance(asked, str) else asked
+        return explain_find(self.view, wanted, now=self._clock.current_time(), options=options, node=node)
+
+    @property
+    def histories(self) -> Histories:
+        """What was observed of nodes; `observe` and `fail` add to it, in trio's thread."""
+        return self._agent.histories
 
     def changes(self, *, vitals: bool = False) -> Subscription:
         """A bounded queue of what changes in the view from now on; a context manager."""
