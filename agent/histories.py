@@ -135,7 +135,8 @@ class Histories:
             with self._lock:
                 self._own = _pruned(self._folded(), time.time())
             self.tell()
-            await trio.to_thread.run_sync(self.save)
+            if self._state is not None:
+                await trio.to_thread.run_sync(self.save)
             await trio.sleep(TELL_SECONDS)
 
     def _folded(self) -> History:

@@ -93,9 +93,10 @@ class HistoryPayload:
     history: History
 
     def encode(self) -> bytes:
-        budget = HISTORY_BYTES
+        # The budget is of generous guesses of what a row takes: begin with more than what will fit.
+        budget = 3 * HISTORY_BYTES
         while len(packed := _pack(_turned(history_to_plain(self.history, budget), _id_bytes))) > HISTORY_BYTES:
-            budget //= 2
+            budget -= budget // 5
         return packed
 
     @classmethod
