@@ -16,6 +16,10 @@ from .reader import Look, Reader
 ACCEL = "/sys/class/accel"
 
 GOOGLE = 0x1AE0
+# Its TPUs by number, from the second generation on; their class differs from one to the next.
+TPUS = frozenset({0x0027, 0x0056, 0x005E, 0x0062, 0x0063, 0x006F, 0x0076})
+# Programmable cards of Intel, which have the class of its NPUs.
+NO_NPUS = frozenset({0x09C4, 0x09C5, 0x0B2B, 0x0B2C, 0x0B30, 0xBCBD, 0xBCC0, 0xBCC1, 0xBCCE})
 
 
 @attrs.frozen
@@ -125,7 +129,9 @@ def _maker(vendor: int, kind: int, number: int | None) -> Maker | None:
         return maker if number in maker.numbers else None
     if vendor == GOOGLE:
         # Its network and storage controllers have classes of their own.
-        return maker if kind >> 16 in (ACCELERATOR_CLASS, 0x08, 0xFF) else None
+        return maker if number in TPUS or kind >> 16 in (ACCELERATOR_CLASS, 0x08, 0xFF) else None
+    if maker.name == "intel" and number in NO_NPUS:
+        return None
     # Intel's co-processors encrypt and compress.
     accepted = kind >> 16 == ACCELERATOR_CLASS or (kind >> 8 == COPROCESSOR_CLASS and maker.name != "intel")
     return maker if accepted else None

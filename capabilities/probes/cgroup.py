@@ -5,6 +5,7 @@ own group at the mount's root, with or without a cgroup namespace. So each level
 the mount's root is read, and the tightest limit counts. `cpu.shares` and `cpu.weight` are weights, never limits.
 """
 
+import re
 from collections.abc import Iterator
 
 import attrs
@@ -26,16 +27,23 @@ PERIOD_MICROSECONDS = 100_000
 DEFAULT_SHARES, DEFAULT_WEIGHT = 1024, 100
 # What an orchestrator writes for "no request at all".
 LEAST_SHARES = 2
+# Where hybrid systems mount version 2.
+UNIFIED = "/sys/fs/cgroup/unified"
+# Groups that runtimes of containers make. The weight of a service or a session says nothing that anyone asked for.
+_OF_CONTAINERS = re.compile(r"kubepods|^/ecs/|/docker[-/]|/libpod[-_]|^/lxc[./]")
 
 
 @attrs.frozen
 class Groups:
-    """The directories of this process's groups per controller, its own first, the mount's root last."""
+    """The directories of this process's groups per controller, its own first, the mount's root last.
+
+    `contained`: a container's runtime may have made them, so that their weights are requests of someone.
+    """
 
     version: int | None
     one: dict[str, tuple[str, ...]]
     two: tuple[str, ...]
-    orchestrated: bool
+    contained: bool
 
     def of(self, controller: str) -> tuple[int, tuple[str, ...]]:
         """The version that carries a controller, and its directories."""
@@ -54,12 +62,12 @@ class MemoryLevel:
 
 
 def probe(reader: Reader, facades: Facades) -> Findings:
-    """Label `cgroup_version` and, where an orchestrator asked for CPU time, `cpu_guaranteed_milli`."""
+    """Label `cgroup_version` and, where a container was given a share of CPU time, `cpu_guaranteed_milli`."""
     findings = Findings("cgroup")
     look = Look(reader, findings)
     groups = locate(look)
     findings.label("cgroup_version", groups.version, "/proc/self/cgroup")
-    if groups.orchestrated or facades.environment("KUBERNETES_SERVICE_HOST"):
+    if groups.contained or facades.environment("KUBERNETES_SERVICE_HOST"):
         milli, source = _guaranteed_milli(look, groups)
         findings.label("cpu_guaranteed_milli", milli, source)
     return findings
@@ -70,20 +78,20 @@ def locate(look: Look) -> Groups:
     found = [mount for mount in mounts(look) if mount.kind in ("cgroup", "cgroup2")]
     one: dict[str, tuple[str, ...]] = {}
     two: tuple[str, ...] = ()
-    orchestrated = False
+    contained = False
     for line in (look.text("/proc/self/cgroup") or "").splitlines()[:HIERARCHIES]:
         number, _, rest = line.partition(":")
         controllers, separator, path = rest.partition(":")
         if not separator or not number.isdigit():
             continue
-        orchestrated = orchestrated or "kubepods" in path or path.startswith("/ecs/")
+        contained = contained or path == "/" or _OF_CONTAINERS.search(path) is not None
         if controllers == "":
-            two = _levels(_mount_of_two(found), path)
+            two = _levels(_mount_of_two(look, found), path)
         for controller in controllers.split(",") if controllers and not controllers.startswith("name=") else ():
             one[controller] = _levels(_mount_of_one(look, found, controller), path)
     if not two and not one:
         two = ("/sys/fs/cgroup",)
-    return Groups(version=_version(look, one, two), one=one, two=two, orchestrated=orchestrated)
+    return Groups(version=_version(look, one, two), one=one, two=two, contained=contained)
 
 
 def cpu_quota_milli(look: Look, groups: Groups) -> tuple[int | None, str]:
@@ -112,7 +120,7 @@ def cpuset(look: Look, groups: Groups) -> tuple[frozenset[int] | None, str]:
 
 
 def memory_levels(look: Look, groups: Groups) -> Iterator[MemoryLevel]:
-    """Every group of this process that limits memory."""
+    """Every group of this process that limits memory, and what is known of those out of sight."""
     version, levels = groups.of("memory")
     name = "memory.max" if version == 2 else "memory.limit_in_bytes"
     for index, level in enumerate(levels):
@@ -130,16 +138,18 @@ def memory_levels(look: Look, groups: Groups) -> Iterator[MemoryLevel]:
         if limit < UNLIMITED and not flat:
             yield MemoryLevel(path=path, limit=limit, used=memory_used(look, level, version))
     if version == 1:
-        yield from _hidden_level(look, levels[0])
+        yield from _hidden_level(look, levels)
 
 
-def _hidden_level(look: Look, level: str) -> Iterator[MemoryLevel]:
+def _hidden_level(look: Look, levels: tuple[str, ...]) -> Iterator[MemoryLevel]:
     """What version 1 tells of all ancestors together, those outside of a container's view included.
 
-    How much others use of such an ancestor's limit cannot be seen.
+    The nearest group that can be seen tells it. How much others use of such an ancestor's limit is unknown.
     """
+    told = ((level, look.text(f"{level}/memory.stat")) for level in levels)
+    level, text = next(((level, text) for level, text in told if text is not None), (levels[0], None))
     path = f"{level}/memory.stat"
-    limit = _statistic(look.text(path), "hierarchical_memory_limit")
+    limit = _statistic(text, "hierarchical_memory_limit")
     if limit is not None and 0 < limit < UNLIMITED:
         yield MemoryLevel(path=path, limit=limit, used=memory_used(look, level, version=1))
 
@@ -209,11 +219,12 @@ def _version(look: Look, one: dict[str, tuple[str, ...]], two: tuple[str, ...]) 
     return 1 if look.exists("/sys/fs/cgroup/memory") else None
 
 
-def _mount_of_two(found: list[Mount]) -> Mount:
+def _mount_of_two(look: Look, found: list[Mount]) -> Mount:
     for mount in found:
         if mount.kind == "cgroup2":
             return mount
-    return Mount.plain("/sys/fs/cgroup")
+    hybrid = look.exists(f"{UNIFIED}/cgroup.controllers") or look.exists(f"{UNIFIED}/cgroup.procs")
+    return Mount.plain(UNIFIED if hybrid else "/sys/fs/cgroup")
 
 
 def _mount_of_one(look: Look, found: list[Mount], controller: str) -> Mount:

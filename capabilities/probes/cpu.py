@@ -87,6 +87,9 @@ def _topology(look: Look, online: frozenset[int], arch: str) -> None:
         count = len(set(cores.values()))
         look.findings.label("cpu_physical", count, f"{CPU}/cpu*/topology")
         look.findings.label("cpu_smt", max(threads, 2 if count < len(online) else 1) > 1, f"{CPU}/cpu*/topology")
+    if "cpu_smt" not in look.findings.labels:
+        active = look.line(f"{CPU}/smt/active", quiet=NOT_FOR_THIS_DEVICE)
+        look.findings.label("cpu_smt", {"0": False, "1": True}.get(active or ""), f"{CPU}/smt/active")
     if packages:
         look.findings.label("cpu_sockets", len(packages), f"{CPU}/cpu*/topology/physical_package_id")
     _hybrid(look, online, cores, arch)

@@ -48,7 +48,10 @@ def _gpu(look: Look, device: PciDevice) -> Gpu:
 
 def _card_memory_mb(look: Look, device: PciDevice) -> int | None:
     """A card's local memory, which only some drivers tell."""
-    for name in look.listing(f"{device.path}/drm") or ():
+    names = look.listing(f"{device.path}/drm") or [
+        name for name in look.listing(DRM) or () if look.link_name(f"{DRM}/{name}/device") == device.address
+    ]
+    for name in names:
         if re.fullmatch(r"card[0-9]+", name):
             size = look.integer(f"{DRM}/{name}/lmem_total_bytes", quiet=NOT_FOR_THIS_DEVICE)
             if size is not None and 0 < size < 2**60:

@@ -115,8 +115,13 @@ class Session:
             findings.label("gpu_failed_count", failed, "NVML")
             self._shared_labels(facts)
         if visible is not None and count:
-            ids = [text(self.ask("nvmlDeviceGetUUID", handle)) for handle in handles] if "-" in visible else []
-            findings.label("gpu_visible_count", visible_count(visible, count, ids), "env CUDA_VISIBLE_DEVICES")
+            ids = self._ids(handles) if "GPU-" in visible else []
+            instances = self._ids([handle for fact in facts for handle in fact.instances]) if "MIG-" in visible else []
+            shown = visible_count(visible, count, ids, instances)
+            findings.label("gpu_visible_count", shown, "env CUDA_VISIBLE_DEVICES")
+
+    def _ids(self, handles: Sequence[object]) -> list[str | None]:
+        return [text(self.ask("nvmlDeviceGetUUID", handle)) for handle in handles]
 
     def _shared_labels(self, facts: "Sequence[Facts]") -> None:
         findings = self.look.findings
@@ -170,12 +175,14 @@ class Session:
             mig=False if divided is False else None,
             source="NVML",
         )
+        instances = self._instances(asked, handle) if divided else []
         if divided:
-            gpus = self._instances(asked, handle, parent)
+            gpus = [self._instance(asked, instance, parent) for instance in instances]
         else:
             gpus = [self._whole(parent, memory, refused=NOT_SUPPORTED in asked.codes_of("nvmlDeviceGetMemoryInfo"))]
         return Facts(
             gpus=gpus,
+            instances=instances,
             divided=divided,
             ecc=ecc[0] == 1 if ecc else None,
             brand=BRANDS.get(brand) if isinstance(brand, int) else None,
@@ -192,22 +199,18 @@ class Session:
             parent, vram_mb=total, free_mb=free, unified=False if known else None, integrated=False if known else None
         )
 
-    def _instances(self, asked: "_Asked", handle: object, parent: Gpu) -> list[Gpu]:
-        """The MIG instances of a divided GPU; places without an instance answer "not found"."""
+    def _instances(self, asked: "_Asked", handle: object) -> list[object]:
+        """The handles of the MIG instances of a divided GPU; places without an instance answer "not found"."""
         most = asked("nvmlDeviceGetMaxMigDeviceCount", handle)
         if type(most) is not int or not 0 < most <= MOST_INSTANCES:
             most = USUAL_INSTANCES
-        found: list[Gpu] = []
-        for place in range(most):
-            instance = asked("nvmlDeviceGetMigDeviceHandleByIndex", handle, place)
-            if instance is None:
-                continue
-            name = readable(text(asked("nvmlDeviceGetName", instance))) or parent.name
-            total, free = self._memory(asked, instance)
-            found.append(
-                attrs.evolve(parent, name=name, vram_mb=total, free_mb=free, mig=True, unified=False, integrated=False)
-            )
-        return found
+        places = (asked("nvmlDeviceGetMigDeviceHandleByIndex", handle, place) for place in range(most))
+        return [instance for instance in places if instance is not None]
+
+    def _instance(self, asked: "_Asked", instance: object, parent: Gpu) -> Gpu:
+        name = readable(text(asked("nvmlDeviceGetName", instance))) or parent.name
+        total, free = self._memory(asked, instance)
+        return attrs.evolve(parent, name=name, vram_mb=total, free_mb=free, mig=True, unified=False, integrated=False)
 
     def _memory(self, asked: "_Asked", handle: object) -> tuple[int | None, int | None]:
         """Total and free in MiB. The old and the new structure agree on both; some libraries serve only one."""
@@ -236,9 +239,10 @@ class Session:
 
 @attrs.frozen
 class Facts:
-    """One physical device: what can be used of it, and the attributes that are summed up over all."""
+    """One physical device: what can be used of it, its MIG instances, and what is summed up over all devices."""
 
     gpus: list[Gpu]
+    instances: list[object]
     divided: bool | None
     ecc: bool | None
     brand: str | None

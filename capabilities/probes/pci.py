@@ -62,20 +62,20 @@ class PciDevice:
 
 
 def pci_devices(look: Look) -> list[PciDevice] | None:
-    """Every device on the bus whose class and vendor can be read; None when the bus cannot be listed."""
+    """Every device on the bus whose vendor can be read (`kind` 0: its class cannot); None when there is no list."""
     names = look.listing(PCI)
     if names is None:
         return None
     found: list[PciDevice] = []
     for name in names:
         kind = hexadecimal(look, f"{PCI}/{name}/class")
-        vendor = hexadecimal(look, f"{PCI}/{name}/vendor") if kind is not None else None
-        if kind is None or vendor is None:
+        vendor = hexadecimal(look, f"{PCI}/{name}/vendor")
+        if vendor is None:
             continue
         found.append(
             PciDevice(
                 address=name,
-                kind=kind,
+                kind=kind or 0,
                 vendor=vendor,
                 device=hexadecimal(look, f"{PCI}/{name}/device"),
                 driver=look.link_name(f"{PCI}/{name}/driver"),

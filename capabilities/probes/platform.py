@@ -161,7 +161,7 @@ def _cloud(look: Look, firmware: dict[str, str]) -> str | None:
 
 
 def _wsl(look: Look, facades: Facades) -> bool | None:
-    release = look.line("/proc/sys/kernel/osrelease") or facades.uname().release
+    release = look.line("/proc/sys/kernel/osrelease") or facades.uname().release or look.line("/proc/version")
     if not release:
         return None
     marked = re.search(r"microsoft|WSL", release, re.IGNORECASE) is not None
@@ -194,9 +194,9 @@ def _container_kind(look: Look, facades: Facades) -> tuple[str | None, str]:
     named = _named_kind(look, facades)
     if named[0] is not None:
         return named
-    for pattern, kind in GROUP_MARKS:
-        if pattern.search(groups):
-            return kind, "/proc/self/cgroup"
+    grouped = _grouped_kind(look)
+    if grouped[0] is not None:
+        return grouped
     if look.exists("/proc/vz") and not look.exists("/proc/bc"):
         return "openvz", "/proc/vz"
     return _mounted_kind(look)
@@ -230,6 +230,15 @@ def _named_kind(look: Look, facades: Facades) -> tuple[str | None, str]:
             return CONTAINER_WORDS.get(word, word), source
     if facades.environment("APPTAINER_CONTAINER") or facades.environment("SINGULARITY_CONTAINER"):
         return "apptainer", "env APPTAINER_CONTAINER"
+    return None, ""
+
+
+def _grouped_kind(look: Look) -> tuple[str | None, str]:
+    for path in ("/proc/self/cgroup", "/proc/1/cgroup"):
+        groups = look.text(path, quiet=(errno.EACCES, errno.EPERM)) or ""
+        for pattern, kind in GROUP_MARKS:
+            if pattern.search(groups):
+                return kind, path
     return None, ""
 
 

@@ -36,7 +36,7 @@ PARTITION = re.compile(
 )
 NETWORK_NAMES = re.compile(r"(nbd|rbd|drbd|etherd)")
 # NVMe disks that are a cloud's network storage.
-NETWORK_MODELS = ("Amazon Elastic Block Store",)
+NETWORK_MODELS = ("Amazon Elastic Block Store", "nvme_card-pd", "MSFT NVMe Accelerator")
 NETWORK_TRANSPORTS = frozenset({"tcp", "rdma", "fc"})
 
 NETWORK_SYSTEMS = frozenset({
@@ -177,8 +177,14 @@ def _class_of(look: Look, disk: str) -> str | None:
 
 
 def _is_remote_nvme(look: Look, base: str, model: str) -> bool:
+    """By its controller, or all of its controllers where the kernel joins several paths; or by a cloud's model."""
     transport = look.line(f"{base}/device/transport", quiet=NOT_FOR_THIS_DEVICE)
-    return transport in NETWORK_TRANSPORTS or model.startswith(NETWORK_MODELS)
+    paths = {transport} if transport is not None else set[str]()
+    for name in look.listing(f"{base}/device") or () if transport is None else ():
+        path = look.line(f"{base}/device/{name}/transport") if re.fullmatch(r"nvme[0-9]+", name) else None
+        if path is not None:
+            paths.add(path)
+    return (bool(paths) and paths <= NETWORK_TRANSPORTS) or model.startswith(NETWORK_MODELS)
 
 
 def _counts(look: Look) -> None:

@@ -22,6 +22,11 @@ FULLEST_PERCENT = 110
 # Hardware monitors inside a processor, for systems whose thermal zones do not show it.
 PROCESSOR_MONITORS = frozenset({"coretemp", "k10temp", "zenpower", "cpu_thermal", "soc_thermal"})
 
+# Names that drivers of mice, keyboards, tablets, headsets and game controllers give to their batteries.
+PERIPHERALS = re.compile(
+    r"hid-|hidpp_|wacom_|sony_|ps-controller|nintendo_|steam|xbox|xpadneo|gip[0-9.]|magicmouse|corsair-|razer|hyperx|wiimote"
+)
+
 # Pressure of memory (share of time in which some task waited, in hundredths of a percent) to level 0..3.
 PRESSURE_LEVELS = ((100, "none"), (500, "low"), (1500, "medium"))
 
@@ -116,7 +121,8 @@ def hottest(look: Look, paths: Iterable[str]) -> int | None:
 def supplies(look: Look) -> tuple[tuple[str, str], ...] | None:
     """(directory, type) of every power supply of the machine itself; None when they cannot be listed.
 
-    A battery whose scope is a device is in a mouse or a headset.
+    A battery whose scope is a device is in a mouse or a headset; kernels of before 3.5, and some drivers since, give
+    none of it a scope.
     """
     names = look.listing(POWER)
     if names is None and look.exists(POWER):
@@ -125,7 +131,9 @@ def supplies(look: Look) -> tuple[tuple[str, str], ...] | None:
     for name in names or ():
         base = f"{POWER}/{name}"
         kind = look.line(f"{base}/type", quiet=NOT_FOR_THIS_DEVICE)
-        if kind is not None and look.line(f"{base}/scope", quiet=NOT_FOR_THIS_DEVICE) != "Device":
+        scope = look.line(f"{base}/scope", quiet=NOT_FOR_THIS_DEVICE)
+        outside = scope == "Device" or (scope is None and PERIPHERALS.match(name) is not None)
+        if kind is not None and not outside:
             found.append((base, kind))
     return tuple(found)
 
@@ -144,14 +152,17 @@ def power(look: Look, found: tuple[tuple[str, str], ...] | None) -> None:
         look.findings.vital("power_source", "ac", POWER)
         return
     look.findings.vital("battery_percent", _charge(look, batteries), POWER)
-    online = {line(f"{base}/online") for base, kind in found if kind not in ("Battery", "UPS")}
+    online = [(kind, line(f"{base}/online")) for base, kind in found if kind not in ("Battery", "UPS")]
     states = {line(f"{base}/status") for base in batteries}
-    if online & {"1", "2"}:
+    # An adapter that is not plugged in says 0, but so does a USB port that nothing is plugged into.
+    if any(state in ("1", "2") for _, state in online):
         look.findings.vital("power_source", "ac", POWER)
-    elif "Discharging" in states or "0" in online:
+    elif "Discharging" in states or ("Mains", "0") in online:
         look.findings.vital("power_source", "battery", POWER)
     elif states & {"Charging", "Full", "Not charging"}:
         look.findings.vital("power_source", "ac", POWER)
+    elif online:
+        look.findings.vital("power_source", "battery", POWER)
 
 
 def _charge(look: Look, batteries: list[str]) -> int | None:

@@ -218,7 +218,7 @@ def test_usable_in_version_one(detected):
     facts = detected(given)
     assert facts["cpu_usable_milli"] == 3500
     assert facts["cgroup_version"] == 1
-    assert "cpu_guaranteed_milli" not in facts
+    assert facts["cpu_guaranteed_milli"] == 500
 
 
 def test_affinity_and_cpuset_are_cut_with_each_other(detected):

@@ -203,6 +203,7 @@ def test_only_the_new_memory_structure(detected):
 
 
 UUIDS = ["GPU-1a2b", "GPU-1a3c", "GPU-ffff"]
+INSTANCES = ["MIG-12345678-aaaa", "MIG-GPU-1a2b/1/0"]
 
 
 @pytest.mark.parametrize(
@@ -210,11 +211,12 @@ UUIDS = ["GPU-1a2b", "GPU-1a3c", "GPU-ffff"]
     [
         ("0,1,2", 3), (" 0 , 1 ", 2), ("2,1,0", 3), ("0,1,1", 0), ("0,-1,1", 1), ("all", 0), ("none", 0), ("3", 0),
         ("GPU-1a2b", 1), ("GPU-1a", 0), ("GPU-1a2,GPU-f", 2), ("GPU-f,GPU-ffff", 0), ("GPU-zzz,GPU-f", 0),
-        ("MIG-12345678-aaaa", 1), ("0,1,", 2), (",0", 0), ("1,GPU-f", 2), ("0x1", 0), ("99999999999999999999", 0),
+        ("MIG-12345678-aaaa", 1), ("MIG-12", 1), ("MIG-GPU-1a2b/1/0,0", 1), ("MIG-9", 0), ("0,MIG-12", 1),
+        ("0,1,", 2), (",0", 0), ("1,GPU-f", 2), ("0x1", 0), ("99999999999999999999", 0),
     ],
 )  # fmt: skip
 def test_visible_devices(variable, visible):
-    assert visible_count(variable, 3, UUIDS) == visible
+    assert visible_count(variable, 3, UUIDS, INSTANCES) == visible
 
 
 def test_visible_devices_by_uuid(detected):
