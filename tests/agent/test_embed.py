@@ -423,7 +423,9 @@ async def test_a_new_identity_is_stored_and_shown(config, tmp_path):
     async with open_agent(config()) as agent:
         inner = agent._agent
         generation = agent.token[1] + 10
-        inner.identity(Identity(node_id=bytes.fromhex(agent.token[0]), generation=generation, boot_id=bytes(8)))
+        with agent.changes() as changes:
+            inner.identity(Identity(node_id=bytes.fromhex(agent.token[0]), generation=generation, boot_id=bytes(8)))
+            assert changes.take().kind == "replaced", "runtimes learn that the token changed"
         assert agent.token[1] == generation
     async with open_agent(config()) as agent:
         assert agent.token[1] > generation

@@ -96,6 +96,13 @@ def test_a_record_cut_anywhere_is_refused(length):
         RecordPayload.decode(whole[:length])
 
 
+@pytest.mark.parametrize("key", [[1], [], {}], ids=repr)
+def test_a_map_with_a_key_that_is_none_is_refused(key):
+    odd = msgpack.packb([0, 100])[1:] + b"\x81" + msgpack.packb(key) + b"\1"
+    with pytest.raises(PayloadError, match="not msgpack"):
+        SchedulePayload.decode(b"\x93" + odd)
+
+
 def test_bytes_after_the_value_are_refused():
     with pytest.raises(PayloadError, match="not msgpack"):
         SchedulePayload.decode(SchedulePayload().encode() + b"\0")
