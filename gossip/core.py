@@ -52,6 +52,9 @@ class Core:
         """Away for so long that our rows teach nothing until a sync (see `absence`)."""
         self.accuse_after = NEVER
         """After a gap nobody is accused before this moment; a sync ends it."""
+        self.rtt: float | None = None
+        """Round trip to whoever answered of late, and its deviation; in seconds."""
+        self.rtt_spread = 0.0
         self.elsewhere = False
         """Whether somebody saw our packets come from another address than the one we claim: it goes with each then."""
         self._out: list[Effect] = []

@@ -39,13 +39,24 @@ _SKIPPED_DRAWS = 8  # draws of one tick that may fall on targets already in flig
 
 
 def patience(core: Core, entry: Entry) -> float:
-    """Seconds to wait for the direct ack of a member: as its round trips were, within bounds."""
+    """Seconds to wait for the direct ack of a member: as its round trips were, within bounds.
+
+    Of one that never answered we expect what others do: too short a wait only asks relays and TCP early.
+    """
     settings = core.settings
     wait = settings.probe_timeout
-    if entry.rtt is not None:
-        wait = entry.rtt + 4 * entry.rtt_spread
+    rtt, spread = (core.rtt, core.rtt_spread) if entry.rtt is None else (entry.rtt, entry.rtt_spread)
+    if rtt is not None:
+        wait = rtt + 4 * spread
         wait = min(max(wait, _SHORTEST_DIRECT * settings.probe_timeout), _LONGEST_DIRECT * settings.probe_timeout)
     return min(wait, _DIRECT_SHARE * settings.probe_interval) * core.health.stretch
+
+
+def _estimated(rtt: float | None, spread: float, sample: float) -> tuple[float, float]:
+    """The round trip and its deviation after one more sample."""
+    if rtt is None:
+        return sample, sample / 2
+    return rtt + _GAIN * (sample - rtt), spread + _SPREAD_GAIN * (abs(rtt - sample) - spread)
 
 
 class Probe:
@@ -187,11 +198,9 @@ class Prober:
             self._core.health.improve()
 
     def _measure(self, entry: Entry, sample: float) -> None:
-        if entry.rtt is None:
-            entry.rtt, entry.rtt_spread = sample, sample / 2
-        else:
-            entry.rtt_spread += _SPREAD_GAIN * (abs(entry.rtt - sample) - entry.rtt_spread)
-            entry.rtt += _GAIN * (sample - entry.rtt)
+        core = self._core
+        entry.rtt, entry.rtt_spread = _estimated(entry.rtt, entry.rtt_spread, sample)
+        core.rtt, core.rtt_spread = _estimated(core.rtt, core.rtt_spread, sample)
 
     def nacked(self, nack: Nack, now: float) -> None:
         """A relay could not reach the target: it is a witness that we are heard."""
