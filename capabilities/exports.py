@@ -5,6 +5,7 @@ get the prefix `shoal`, so that nothing collides with what those systems detect 
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 import attrs
@@ -20,6 +21,8 @@ KUBERNETES_PREFIX_CHARACTERS = 253
 FEATURE_FILE_BYTES = 64 * 1024
 
 PREFIX = "shoal"
+# Forms that tell what devices there are, beside the labels that sum them up.
+WITH_DEVICES = frozenset({"slurm", "prometheus"})
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _DNS = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
@@ -27,7 +30,7 @@ _DNS = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-
 
 @attrs.frozen
 class Exported:
-    """The text, ready to be written, and the labels that it does not carry whole."""
+    """The text, ready to be written, and the labels (or `devices`) that it does not carry whole."""
 
     text: str
     lossy: tuple[str, ...]
@@ -39,7 +42,10 @@ def export(record: NodeCapabilities, form: str, vitals: Mapping[str, CapValue] |
     Raises:
         KeyError: there is no such form.
     """
-    return FORMS[form](record, vitals or {})
+    exported = FORMS[form](record, vitals or {})
+    if record.devices and form not in WITH_DEVICES:
+        return attrs.evolve(exported, lossy=(*exported.lossy, "devices"))
+    return exported
 
 
 def _nfd(record: NodeCapabilities, vitals: Mapping[str, CapValue]) -> Exported:
@@ -48,9 +54,8 @@ def _nfd(record: NodeCapabilities, vitals: Mapping[str, CapValue]) -> Exported:
     lines = ["# exported by shoal; not a complete record"]
     size = len(lines[0]) + 1
     lossy: list[str] = []
-    for key, name, value, whole in _kubernetes_pairs(record):
-        line = f"{name}={value}"
-        if size + len(line) + 1 > FEATURE_FILE_BYTES:
+    for key, line, whole in _kubernetes_pairs(record):
+        if line is None or size + len(line) + 1 > FEATURE_FILE_BYTES:
             lossy.append(key)
             continue
         size += len(line) + 1
@@ -64,29 +69,30 @@ def _kubernetes(record: NodeCapabilities, vitals: Mapping[str, CapValue]) -> Exp
     """Arguments of `kubectl label node NAME`, one on a line."""
     del vitals
     pairs = list(_kubernetes_pairs(record))
-    text = "".join(f"{name}={value}\n" for _, name, value, _ in pairs)
-    return Exported(text, tuple(key for key, _, _, whole in pairs if not whole))
+    text = "".join(f"{pair}\n" for _, pair, _ in pairs if pair is not None)
+    return Exported(text, tuple(key for key, _, whole in pairs if not whole))
 
 
 def _ray(record: NodeCapabilities, vitals: Mapping[str, CapValue]) -> Exported:
     """The argument of `ray start --labels`; Ray's label syntax is that of Kubernetes."""
     del vitals
-    pairs = [pair for pair in _kubernetes_pairs(record) if pair[2]]
-    text = ",".join(f"{name}={value}" for _, name, value, _ in pairs)
-    return Exported(text + "\n", tuple(key for key, _, _, whole in pairs if not whole))
+    pairs = list(_kubernetes_pairs(record))
+    text = ",".join(pair for _, pair, _ in pairs if pair is not None and not pair.endswith("="))
+    return Exported(text + "\n", tuple(key for key, _, whole in pairs if not whole))
 
 
-def _kubernetes_pairs(record: NodeCapabilities) -> Iterator[tuple[str, str, str, bool]]:
-    """(our key, label name, label value, whether both are whole); of two that become one name the first counts."""
+def _kubernetes_pairs(record: NodeCapabilities) -> Iterator[tuple[str, str | None, bool]]:
+    """(our key, `name=value`, whether both are whole); of two keys that become one name the second has no pair."""
     seen: set[str] = set()
     for key, value in record.labels.items():
         name = kubernetes_name(key)
         plain = _plain(value)
         fitted = kubernetes_value(plain)
         if name in seen:
+            yield key, None, False
             continue
         seen.add(name)
-        yield key, name, fitted, fitted == plain and name.endswith(key)
+        yield key, f"{name}={fitted}", fitted == plain and name.endswith(key)
 
 
 def kubernetes_name(key: str) -> str:
@@ -133,7 +139,7 @@ def _slurm(record: NodeCapabilities, vitals: Mapping[str, CapValue]) -> Exported
     memory = _int(record, "ram_limit_mb") or _int(record, "ram_mb")
     if memory is not None:
         fields.append(f"RealMemory={memory}")
-    gpus = [_slurm_resource(group) for group in record.devices if group.kind == "gpu"]
+    gpus = _slurm_resources(record)
     if gpus:
         fields.append("Gres=" + ",".join(gpus))
     features: list[str] = []
@@ -153,9 +159,13 @@ def _slurm(record: NodeCapabilities, vitals: Mapping[str, CapValue]) -> Exported
 SLURM_FIELDS = frozenset({"hostname", "cpu_sockets", "cpu_physical", "cpu_count", "ram_limit_mb", "ram_mb"})
 
 
-def _slurm_resource(group: DeviceGroup) -> str:
-    model = f":{_word(group.model)}" if group.model else ""
-    return f"gpu{model}:{group.count}"
+def _slurm_resources(record: NodeCapabilities) -> list[str]:
+    """GPUs by model: Slurm finds out by itself where they hang."""
+    counts: Counter[str] = Counter()
+    for group in record.devices:
+        if group.kind == "gpu":
+            counts[f"gpu:{_word(group.model)}" if group.model else "gpu"] += group.count
+    return [f"{resource}:{count}" for resource, count in sorted(counts.items())]
 
 
 def _htcondor(record: NodeCapabilities, vitals: Mapping[str, CapValue]) -> Exported:

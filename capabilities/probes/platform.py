@@ -42,7 +42,8 @@ CLOUDS = (
     ("sys_vendor", "OVHcloud", "ovh"), ("sys_vendor", "CloudStack", "cloudstack"),
     ("product_name", "CloudStack", "cloudstack"), ("chassis_asset_tag", "ibmcloud", "ibm"),
     ("chassis_vendor", "IBM:Cloud Compute Server", "ibm"), ("sys_vendor", "OpenStack Foundation", "openstack"),
-    ("product_name", "OpenStack", "openstack"),
+    ("product_name", "OpenStack", "openstack"), ("sys_vendor", "Yandex", "yandex"),
+    ("sys_vendor", "Nutanix", "nutanix"),
 )  # fmt: skip
 # Azure shares its vendor with every Hyper-V machine; only this asset tag is its own.
 AZURE_TAG = "7783-7084-3265-9085-8269-3286-77"

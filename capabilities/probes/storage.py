@@ -101,12 +101,14 @@ def _device_name(look: Look, root: Mount) -> str | None:
         for name in look.listing(BLOCK) or ():
             if look.line(f"{BLOCK}/{name}/dev", quiet=NOT_FOR_THIS_DEVICE) == root.device:
                 return name
-    if not root.source.startswith("/dev/") or root.source == "/dev/root":
+    # A file system of several disks names them all, with colons between them: the first stands for all.
+    source = root.source.partition(":")[0]
+    if not source.startswith("/dev/") or source == "/dev/root":
         return None
-    target = look.link_name(root.source)
+    target = look.link_name(source)
     if target is not None:
         return target
-    name = root.source.removeprefix("/dev/")
+    name = source.removeprefix("/dev/")
     if not name.startswith("mapper/"):
         return name.replace("/", "!")
     for candidate in look.listing(BLOCK) or ():

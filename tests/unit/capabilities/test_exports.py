@@ -128,3 +128,21 @@ def test_an_empty_record_exports(form):
 def test_an_unknown_form_is_refused():
     with pytest.raises(KeyError):
         export(RECORD, "xml")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_devices_are_told_of_or_told_to_be_left_out(form):
+    exported = export(RECORD, form)
+    assert ("devices" in exported.lossy) is ("a100-sxm4-80gb" not in exported.text)
+    assert "devices" not in export(NodeCapabilities(labels={"arch": "amd64"}), form).lossy
+
+
+@pytest.mark.parametrize("form", ["nfd", "k8s-labels", "ray-labels", "nomad-meta"])
+def test_of_two_keys_that_become_one_the_second_is_told(form):
+    exported = export(NodeCapabilities(labels={"a_": 1, "a__": 2, "x.y": 1, "x_y": 2}), form)
+    assert "a__" in exported.lossy or "x_y" in exported.lossy
+
+
+def test_slurm_adds_up_gpus_that_differ_only_in_their_node():
+    groups = tuple(DeviceGroup(kind="gpu", vendor="nvidia", model="a100", count=4, numa=numa) for numa in (0, 1))
+    assert " Gres=gpu:a100:8 " in export(NodeCapabilities(labels={"arch": "amd64"}, devices=groups), "slurm").text
