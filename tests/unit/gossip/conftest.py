@@ -7,7 +7,8 @@ from random import Random
 import pytest
 from shoal.gossip import Address, Identity, Node, Rank, Send, Settings, wire
 from shoal.gossip.frames import PlainFrames
-from shoal.gossip.member import Claim
+from shoal.gossip.items import digest_of
+from shoal.gossip.member import Claim, Section
 from shoal.gossip.messages import Head, Row, Speaker
 
 GENERATION = 1000
@@ -44,6 +45,9 @@ class Kit:
 
     def row(self, number: int, rank: Rank = Rank.ALIVE, *, heads: tuple[Head, ...] = (), **claim) -> Row:
         return Row(self.claim(number, rank, **claim), heads)
+
+    def section(self, payload: bytes, *, generation=GENERATION, version=1) -> Section:
+        return Section(generation, version, digest_of(payload), payload)
 
     def speaker(self, number: int, *, generation=GENERATION, incarnation=0) -> Speaker:
         return Speaker(self.id(number), generation, incarnation)

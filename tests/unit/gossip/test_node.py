@@ -94,7 +94,7 @@ def test_a_row_about_the_receiver_goes_first_if_it_may_deny_it(kit, told, node):
         told(node, kit.row(number), sender=number)
     sent = []
     for now in range(30):
-        node._parts.spread.burst(90, float(now))
+        node._parts.spread.burst(91, float(now))
         sent += [m for m, to in kit.opened(node._core.taken(), Gossip) if to == kit.address(2)]
     assert sent
     assert all(message.items.rows[0].claim.node_id == kit.id(2) for message in sent)
