@@ -17,7 +17,7 @@ PEERS = "peers"
 # Members come and go slowly, and any old address of a live one will do: a disk is not to notice.
 SAVE_SECONDS = 60.0
 # A first picture soon after the start, for those who stop again at once.
-FIRST_SAVE_SECONDS = 5.0
+FIRST_SAVE_SECONDS = 2.0
 
 
 def remembered(state: StateDirectory | None) -> tuple[Address, ...]:

@@ -35,7 +35,7 @@ def watching(directory, clean_environment):
 
 
 def test_a_stopped_watcher_gets_one_whole_picture_instead_of_all_it_missed(agents, watching, eventually):
-    one = agents("one").start().ready()
+    one = agents("one", node={"state_dir": ""}).start().ready()
     watcher, printed = watching(one)
     eventually(lambda: [event["event"] for event in printed()] == ["snapshot"])
     memory = psutil.Process(one.process.pid).memory_info().rss
