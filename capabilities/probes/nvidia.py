@@ -47,14 +47,13 @@ def has_card(look: Look) -> bool:
 
 
 def _without_nvml(look: Look) -> None:
-    """A Jetson of before NVML; or a card without its library, which deserves a reason."""
+    """A Jetson of before NVML; or a card that NVML does not show, which deserves a reason."""
     integrated = jetson.gpu(look)
     if integrated is not None:
         look.findings.gpus.append(integrated)
         look.findings.labels.pop("gpu_error", None)
     elif "gpu_error" not in look.findings.labels and has_card(look):
-        look.findings.label("gpu_error", f"nvml:{LIBRARY_NOT_FOUND}", "NVML")
-        look.findings.warn("NVML", f"there is an NVIDIA GPU, but {NvmlFault(LIBRARY_NOT_FOUND)}")
+        look.findings.warn("NVML", "there is an NVIDIA GPU on the bus, but NVML shows none to this process")
 
 
 def _by_nvml(reader: Reader, facades: Facades) -> Findings:
@@ -65,7 +64,8 @@ def _by_nvml(reader: Reader, facades: Facades) -> Findings:
     try:
         called(facades.nvml, "nvmlInit")
     except NvmlFault as fault:
-        if fault.code != LIBRARY_NOT_FOUND:
+        # Most machines have neither a library nor a card: nobody refused anything there.
+        if fault.code != LIBRARY_NOT_FOUND or has_card(session.look):
             session.refused("nvmlInit", fault)
         return findings
     except Garbled as garbled:

@@ -378,6 +378,22 @@ GPUS = {
         },
         {"accelerator_habana": 2, "gpu_count": 0, "tpu_count": 0, "npu_count": 0},
     ),
+    "NVML works and shows no card to this process": (
+        {**nvml(), **pci("0000:01:00.0", "0x030200", "0x10de", None, "nvidia")},
+        {"gpu_nvidia": False, "gpu_count": 0, "gpu_error": None, "gpu_pci_count": 1},
+    ),
+    "a card and no library": (
+        pci("0000:01:00.0", "0x030200", "0x10de", None, "nvidia"),
+        {"gpu_nvidia": False, "gpu_count": 0, "gpu_error": "nvml:12", "gpu_pci_count": 1},
+    ),
+    "the subsystem of Windows has the library and no bus": (
+        {
+            **nvml(("NVIDIA GeForce RTX 4070", 12)),
+            **pci("e9c7:00:00.0", "0x030200", "0x1414", "0x008e", "dxgkrnl"),
+            "/proc/sys/kernel/osrelease": "5.15.167.4-microsoft-standard-WSL2\n",
+        },
+        {"gpu_nvidia": True, "gpu_count": 1, "gpu_pci_count": 0, "wsl": True, "virt": "hyperv"},
+    ),
     "an error of no name": (
         {"nvml:nvmlInit": {"nvml_error": 77}, **pci("0000:01:00.0", "0x030200", "0x10de", None, "nvidia")},
         {"gpu_nvidia": False, "gpu_error": "nvml:77", "gpu_pci_count": 1},
