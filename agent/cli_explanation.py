@@ -116,7 +116,7 @@ def _verdict(told: Plain, asked: Plain) -> str:
     names = ", ".join(plain(node["name"]) for node in told["chosen"])
     fit, chosen = told["eligible_count"], len(told["chosen"])
     if told["verdict"] == "fits":
-        return f"{names}: {f'the best of {fit} that fit' if fit > chosen else 'nothing else fits'}"
+        return f"{names}: the best of {fit} that fit" if fit > chosen else f"{_nodes(fit)} {_fit(fit)}: {names}"
     if not fit:
         return _VERDICTS[told["verdict"]]
     wanted, spread, apart = asked.get("count", 1), asked.get("spread"), asked.get("anti_affinity")
@@ -127,7 +127,11 @@ def _verdict(told: Plain, asked: Plain) -> str:
         ways.append(f"spread evenly over {plain(spread['label'])}, give or take {spread['max_skew']}")
     how = f", {' and '.join(ways)}" if ways else ""
     late = "; once what is in the way of others is gone, there may be" if told["verdict"] == "busy" else ""
-    return f"{_nodes(fit)} fit{'s' if fit == 1 else ''}, but there are not {wanted} together{how}{late}"
+    return f"{_nodes(fit)} {_fit(fit)}, but there are not {wanted} together{how}{late}"
+
+
+def _fit(count: int) -> str:
+    return "fits" if count == 1 else "fit"
 
 
 def _nodes(count: int) -> str:

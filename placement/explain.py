@@ -68,7 +68,7 @@ class WhyNot:
 
 @attrs.frozen(kw_only=True)
 class Explanation:
-    """The whole answer. `eligible` and `excluded` are capped, the counts are of all nodes.
+    """The whole answer. `eligible` and `excluded` are capped, so is `chosen` of a query; the counts are of all nodes.
 
     `would_fit` are the dead nodes that lack nothing but life: bringing one back helps. `places` says for each label
     that the call places by how many eligible nodes have which value, most first.
@@ -163,7 +163,7 @@ def _told(answer: _Answer, view: View, node: str | None, cap: int) -> Explanatio
     misses = near_misses(there)
     return Explanation(
         verdict=verdict_of(answer.chosen, answer.filtered.eligible, excluded, situation),
-        chosen=answer.chosen,
+        chosen=answer.chosen[:cap] if situation.query else answer.chosen,
         lines=answer.lines[: 2 * cap],
         eligible=tuple(_eligible(answer, answer.ordered[:cap])),
         eligible_count=len(answer.filtered.eligible),

@@ -1,0 +1,146 @@
+import argparse
+import io
+import json
+
+import pytest
+from shoal.agent.cli_options import Parser
+from shoal.agent.cli_tasks import (
+    declare_options,
+    declare_task,
+    declare_work,
+    option_arguments,
+    task_arguments,
+    work_argument,
+)
+from shoal.agent.errors import UsageError
+
+
+@pytest.fixture
+def placing():
+    parser = Parser("shoal place", "place")
+    declare_task(parser)
+    declare_options(parser, placing=True)
+    return lambda *words: task_arguments(parser.parse(words))
+
+
+@pytest.fixture
+def finding():
+    parser = Parser("shoal find", "find")
+    declare_options(parser, placing=False)
+    return lambda *words: option_arguments(parser.parse(words))
+
+
+def test_words_and_flags_make_a_task(placing):
+    asked = placing(
+        *("--tool", "git", "--min-free-ram", "4GiB", "--prefer", "mlx", "run a 7b model", "--tool", "go"),
+        *("--memory", "2GiB", "--context", "128000", "--turboquant", "--class", "go-build", "--require", "gpu_nvidia"),
+    )
+    assert asked == {
+        "task": {
+            "description": "run a 7b model",
+            "workload_class": "go-build",
+            "required_tools": ["git", "go"],
+            "min_free_ram_mb": "4GiB",
+            "memory_request_mb": "2GiB",
+            "context_tokens": 128000,
+            "prefers_turboquant": True,
+            "preferred_backends": ["mlx"],
+            "requirement": "gpu_nvidia",
+        },
+        "options": {},
+        "policy": {},
+    }
+    assert placing("x", "--literally")["task"] == {"description": "x", "infer": False}
+
+
+def test_options_of_a_choice(placing):
+    asked = placing(
+        *("x", "--count", "3", "--strict", "--avoid", "a", "--avoid", "b", "--spread", "zone:2"),
+        *("--anti-affinity", "rack", "--placed", "c", "--prefer", "gpu_nvidia", "--prefer", "5:zone=a"),
+        *("--prefer=-2:disk_root_class=hdd", "--prefer-local", "10", "--fallback", "a", "--fallback", "b"),
+        *("--pick", "sticky:job", "--seed", "0", "--rank", "exact", "--score", "documented", "--without", "skew"),
+    )
+    assert asked["options"] == {
+        "count": 3,
+        "strict": True,
+        "avoid": ["a", "b"],
+        "spread": {"label": "zone", "max_skew": 2, "placed": ["c"]},
+        "anti_affinity": {"label": "rack", "apart_from": ["c"]},
+        "prefer": [
+            {"requirement": "gpu_nvidia"},
+            {"requirement": "zone=a", "weight": 5},
+            {"requirement": "disk_root_class=hdd", "weight": -2},
+        ],
+        "prefer_local": 10,
+        "fallbacks": ["a", "b"],
+        "pick": "sticky:job",
+        "seed": 0,
+    }
+    assert asked["policy"] == {"rank": "exact", "score": "documented", "without": ["skew"]}
+
+
+def test_a_find_prefers_requirements_only(finding):
+    assert finding("--prefer", "mlx") == {"prefer": [{"requirement": "mlx"}]}
+    assert finding() == {}
+
+
+TASK = {"description": "x", "required_tools": ["git"], "options": {"count": 2, "seed": 3}, "policy": {"rank": "exact"}}
+
+
+@pytest.mark.parametrize("form", ["json", "toml", "-"])
+def test_a_file_is_read_and_flags_stand_over_it(placing, tmp_path, monkeypatch, form):
+    file = tmp_path / f"task.{form}"
+    text = json.dumps(TASK)
+    if form == "toml":
+        text = 'description = "x"\nrequired_tools = ["git"]\n[options]\ncount = 2\nseed = 3\n[policy]\nrank = "exact"\n'
+    file.write_text(text)
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    asked = placing("-" if form == "-" else str(file), "--tool", "go", "--count", "4", "--class", "go-build")
+    assert asked == {
+        "task": {"description": "x", "required_tools": ["git", "go"], "workload_class": "go-build"},
+        "options": {"count": 4, "seed": 3},
+        "policy": {"rank": "exact"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "neither JSON nor TOML"),
+        (b"a = ", "neither JSON nor TOML"),
+        (b"[1, 2]", "expected a map of fields"),
+        (b"\xff\xfe", "is no text"),
+        (b'options = 3\na = "x"\n', "options: expected a table"),
+        (b"#" * (1 << 20) + b"##", "longer than 1 MiB"),
+    ],
+)
+def test_a_file_that_is_no_task_is_refused(placing, tmp_path, content, message):
+    file = tmp_path / "task.toml"
+    file.write_bytes(content)
+    with pytest.raises(UsageError, match=message):
+        placing(str(file))
+
+
+def test_what_cannot_be_meant_is_refused(placing, finding, tmp_path):
+    with pytest.raises(UsageError, match="there is no task"):
+        placing("--count", "2")
+    with pytest.raises(UsageError, match="cannot be read"):
+        placing(str(tmp_path / "none.json"))
+    with pytest.raises(UsageError, match="whole number"):
+        finding("--spread", "zone:two")
+    with pytest.raises(UsageError, match="says nothing without"):
+        finding("--placed", "a")
+    for words in (["x", "--seed", "-1"], ["x", "--seed", "1" * 30], ["x", "--count", "0"]):
+        with pytest.raises(SystemExit):
+            placing(*words)
+
+
+def test_work_is_told_by_what_distinguishes_it(tmp_path):
+    parser = Parser("shoal fail", "fail")
+    declare_work(parser)
+    file = tmp_path / "task.json"
+    file.write_text(json.dumps(TASK))
+    assert work_argument(parser.parse([])) == {}
+    assert work_argument(parser.parse(["--class", "go-build"])) == {"workload_class": "go-build"}
+    assert work_argument(parser.parse([str(file)])) == {"description": "x", "required_tools": ["git"]}
+    assert isinstance(parser.parse([]), argparse.Namespace)
