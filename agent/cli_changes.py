@@ -19,8 +19,6 @@ _LABEL_COLUMNS: Sequence[output.Column] = (
     ("TYPE", lambda row: output.value_type(row["value"])),
     ("VALUE", lambda row: row["value"]),
 )
-# Hooks and broken hardware may use up their deadlines.
-_RELOAD_S = 60.0
 # Leaving tells the cluster first, for two seconds by the protocol.
 _LEAVE_S = 10.0
 
@@ -83,7 +81,7 @@ def labels_unset(options: argparse.Namespace) -> int:
 
 def reload(options: argparse.Namespace) -> int:
     """Warnings and what needs a restart go to standard error; the record's changes are the answer."""
-    answer = agent(options).call("reload", {}, _RELOAD_S)
+    answer = agent(options).reload()
     if options.output == "json":
         output.write_json(answer)
     else:

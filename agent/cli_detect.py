@@ -115,7 +115,9 @@ def _rows(found: Detection, operator: frozenset[str]) -> Iterator[tuple[str, dic
                 yield name, {"name": key, "value": value, "source": found.sources.get(key, "")}
     for device in _devices(found):
         facts = ", ".join(f"{key}={output.plain(value)}" for key, value in device.items() if key != "kind")
-        yield "devices", {"name": f"device {device['kind']}", "value": facts, "source": ""}
+        told = "gpu_count" if device["kind"] == "gpu" else f"accelerator_{device.get('vendor')}"
+        source = found.sources.get(told, "")
+        yield "devices", {"name": f"device {device['kind']}", "value": facts, "source": source}
     for group, facts in (("vitals", found.vitals), ("engines", found.engines)):
         for key, value in sorted(facts.items()):
             yield group, {"name": key, "value": value, "source": found.sources.get(key, "")}

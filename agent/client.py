@@ -199,6 +199,29 @@ class Client:
         """The keys that were set and now are not."""
         return self.call("labels_unset", {"keys": list(keys)})["unset"]
 
+    def reload(self, timeout: float = 60.0) -> dict[str, Any]:
+        """Make the agent detect again, which takes seconds where hardware is broken.
+
+        Answers `added`, `removed` and `changed` labels, `devices_changed`, `needs_restart`, `warnings`.
+        """
+        return self.call("reload", {}, timeout)
+
+    def keys_list(self) -> dict[str, Any]:
+        """The cluster's keys by id: `keys` with how many of `members` have and use each, `in_use`, `target`."""
+        return self.call("keys_list")
+
+    def keys_install(self, key: str, *, here: bool = False) -> str:
+        """Also open frames of this key (base64), on all nodes or only `here`; its id."""
+        return str(self.call("keys_install", {"key": key, "here": here})["id"])
+
+    def keys_use(self, key: str, *, force: bool = False) -> None:
+        """Seal with the installed key of this id, on all nodes."""
+        self.call("keys_use", {"id": key, "force": force})
+
+    def keys_remove(self, key: str, *, force: bool = False) -> None:
+        """Open frames of the key of this id no longer, on any node."""
+        self.call("keys_remove", {"id": key, "force": force})
+
     def watch(self, *, labels: bool | Iterable[str] = True, vitals: bool = False) -> Iterator[dict[str, Any]]:
         """Changes as they come, for ever, on a connection of their own.
 
