@@ -46,15 +46,18 @@ def configuration_files(path: str | None) -> list[Path]:
     """The files of a directory (`shoal.toml`, then `conf.d/*.toml` by name), or the one file that `path` names.
 
     Raises:
-        BadConfiguration: `path` was given and is not there.
+        BadConfiguration: `path` was given and is not there, or this user may not look into the directory.
     """
     chosen = Path(path or DEFAULT_DIRECTORY)
-    if path is not None and not chosen.exists():
-        raise BadConfiguration(f"{path}: there is no such configuration file or directory")
-    if chosen.is_file():
-        return [chosen]
-    main = chosen / MAIN_FILE
-    return [*([main] if main.exists() else []), *sorted((chosen / "conf.d").glob("*.toml"))]
+    try:
+        if path is not None and not chosen.exists():
+            raise BadConfiguration(f"{path}: there is no such configuration file or directory")
+        if chosen.is_file():
+            return [chosen]
+        main = chosen / MAIN_FILE
+        return [*([main] if main.exists() else []), *sorted((chosen / "conf.d").glob("*.toml"))]
+    except OSError as error:
+        raise BadConfiguration(f"{chosen}: cannot be read: {error.strerror}") from error
 
 
 def from_file(path: Path) -> Iterator[Given]:

@@ -121,8 +121,7 @@ def hottest(look: Look, paths: Iterable[str]) -> int | None:
 def supplies(look: Look) -> tuple[tuple[str, str], ...] | None:
     """(directory, type) of every power supply of the machine itself; None when they cannot be listed.
 
-    A battery whose scope is a device is in a mouse or a headset; kernels of before 3.5, and some drivers since, give
-    none of it a scope.
+    A battery whose scope is a device is in a mouse or a headset; where no scope is told, its name tells.
     """
     names = look.listing(POWER)
     if names is None and look.exists(POWER):

@@ -179,3 +179,20 @@ def test_rows_show_every_setting_with_its_origin(write):
 def test_the_line_of_a_key(keys, line):
     content = "[a]\nb = 1\nc.d = 2\n'x y' = 3\n# e.f = 0\n[ e . f ] # here\ng = 1\n"
     assert line_of(content, keys) == line
+
+
+def test_a_directory_that_may_not_be_looked_into_is_a_bad_configuration(tmp_path, monkeypatch):
+    def denied(_path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("shoal.agent.config_files.Path.exists", denied)
+    with pytest.raises(BadConfiguration, match="cannot be read: Permission denied"):
+        load(str(tmp_path), environ={})
+
+
+def test_watched_paths_are_a_list_of_absolute_paths(write, refused):
+    config = load(write('[detect]\ndisk_paths = ["/srv", "/var/lib"]\n'), environ={})
+    assert config.detect.disk_paths == ("/srv", "/var/lib")
+    assert load(write(""), environ={"SHOAL_DETECT_DISK_PATHS": "/a, /b"}).detect.disk_paths == ("/a", "/b")
+    assert "expected paths that begin with /, not 'srv'" in refused('[detect]\ndisk_paths = ["srv"]\n')
+    assert "expected a list of paths" in refused('[detect]\ndisk_paths = "/srv"\n')
