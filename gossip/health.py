@@ -20,12 +20,12 @@ class Health:
         return 1 + self.score
 
     def worsen(self, by: int = 1) -> None:
-        """For refuting oneself, for loop lag, and for nacks that did not come."""
-        self.score = min(WORST, self.score + by)
+        """For refuting oneself, for loop lag, and for nacks that did not come, less those that came."""
+        self.score = min(WORST, max(0, self.score + by))
 
-    def improve(self, by: int = 1) -> None:
-        """For a probe that was answered, and for relays that all answered in time."""
-        self.score = max(0, self.score - by)
+    def improve(self) -> None:
+        """For a probe that was answered."""
+        self.score = max(0, self.score - 1)
 
     def heard(self, now: float) -> bool:
         """Note a valid packet. True when that ends isolation."""

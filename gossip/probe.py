@@ -257,9 +257,10 @@ class Prober:
             self._liveness.accuse(probe.target, now)
 
     def _judge_ourselves(self, probe: Probe, now: float) -> None:
-        """Nacks that did not come from relays still shown alive: perhaps it is us. All in time: it is not.
+        """Nacks that did not come from relays still shown alive: perhaps it is us. Those that came speak for us.
 
         A silent relay counts once until it is heard again: where many died at once, each would cost again and again.
+        Where nothing at all was heard since the ping it is silence, which isolation judges, and not slowness.
         """
         core, missing = self._core, 0
         for relay in probe.relays - probe.nacks:
@@ -269,10 +270,9 @@ class Prober:
                 self._missed[relay] = now
         if len(self._missed) > _MOST_MISSED:
             del self._missed[next(iter(self._missed))]
-        if probe.relays and probe.nacks >= probe.relays:
-            core.health.improve(len(probe.nacks))
-        else:
-            core.health.worsen(missing)
+        heard = (core.health.heard_at or NEVER) > probe.sent_at
+        if probe.nacks or heard:
+            core.health.worsen(missing - len(probe.nacks))
 
     def _may_accuse(self, probe: Probe, now: float) -> bool:
         core = self._core

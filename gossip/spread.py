@@ -18,6 +18,7 @@ LARGEST_SPREAD = PAYLOAD_BYTES - wire.PING_BYTES - 30 - items.SECTION_OVERHEAD
 _SMALLEST_ROW = 33  # a row item without address and sections: with less room than this, packing stops
 _TYPICAL_ROW = 56  # IPv4, one section
 _MOST_MISFITS = 3  # bigger things than the room left are passed over this often before the packet is closed
+_DRAWN_SHARE = 3  # members drawn for each receiver, so that the suspected can be passed over
 # The first tick after a pause comes within this share of a tick, so that ticks of nodes do not align.
 _FIRST_TICK_SHARE = 0.5
 
@@ -143,7 +144,7 @@ class Spread:
         if core.paused:
             return
         self._ticked_at = now
-        for node_id in core.table.live.sample(core.chance, receivers):
+        for node_id in self._receivers(receivers):
             if not len(self):
                 return
             entry = core.table.get(node_id)
@@ -153,6 +154,14 @@ class Spread:
             first = () if entry.claim.rank == 0 else (core.table.packed(entry),)
             body = [*first, *self.fill(PAYLOAD_BYTES - wire.HEADER_BYTES - len(core.origin()) - sum(map(len, first)))]
             core.send(core.message(wire.GOSSIP, body), entry.claim.address)
+
+    def _receivers(self, count: int) -> list[bytes]:
+        """Random members, those shown alive first: pings tell the suspected, and the dead need no news."""
+        core, suspects = self._core, self._core.table.suspects
+        if not suspects:
+            return core.table.live.sample(core.chance, count)
+        drawn = core.table.live.sample(core.chance, _DRAWN_SHARE * count)
+        return sorted(drawn, key=suspects.__contains__)[:count]
 
     def fill(self, budget: int) -> list[bytes]:
         """Items for a packet with `budget` bytes left; counts them as sent."""
