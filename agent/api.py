@@ -18,6 +18,7 @@ from ..placement.view import View
 from .arguments import Argument, check_arguments
 from .errors import NoPermission, UnknownCall
 from .histories import Histories
+from .keys import Keys
 from .nearest import nearest
 from .peer import Level
 from .schedule import Schedule
@@ -62,6 +63,11 @@ class Backend(Protocol):
     @property
     def schedule(self) -> Schedule:
         """Whether this node takes new work."""
+        ...
+
+    @property
+    def keys(self) -> Keys | None:
+        """What this agent seals its gossip with; None: it does not."""
         ...
 
     def now(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     calls_cluster,
     calls_history,
+    calls_keys,
     calls_labels,
     calls_nodes,
     calls_placement,
@@ -23,6 +24,7 @@ CALLS = (
     *calls_schedule.CALLS,
     *calls_history.CALLS,
     *calls_cluster.CALLS,
+    *calls_keys.CALLS,
 )
 
 

@@ -44,6 +44,12 @@ COMMANDS = {
     "labels set": ("cli_changes", "give this node labels"),
     "labels unset": ("cli_changes", "take labels of this node away"),
     "reload": ("cli_changes", "detect again, and read labels from the configuration again"),
+    "keys gen": ("cli_keys", "a new key for the gossip of a cluster; needs no agent"),
+    "keys list": ("cli_keys", "the keys of the cluster, and how many nodes have each"),
+    "keys install": ("cli_keys", "open what is sealed with another key too, on all nodes"),
+    "keys use": ("cli_keys", "seal with a key that is installed, on all nodes"),
+    "keys remove": ("cli_keys", "open what is sealed with a key no longer, on all nodes"),
+    "keys rotate": ("cli_keys", "replace the key of the cluster: install, use, remove, each on all nodes"),
     "detect": ("cli_detect", "what this machine has; needs no agent"),
     "simulate": ("cli_simulate", "what a cluster of many nodes does under loss and crashes"),
     "config check": ("cli_agent", "check the configuration and say what is wrong"),
@@ -52,7 +58,7 @@ COMMANDS = {
     "version": ("cli_agent", "the version of shoal"),
 }
 # What `shoal labels` alone means.
-_DEFAULTS = {"labels": "list", "config": "show"}
+_DEFAULTS = {"labels": "list", "config": "show", "keys": "list"}
 # Options that may stand before the command too, and take a value.
 _LEADING = ("--socket", "--output", "-o")
 # What a shell reports for a program that a closed pipe, or Ctrl-C, ended.

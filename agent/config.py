@@ -22,6 +22,7 @@ from ..gossip.member import Address
 from . import config_values as kinds
 from .config_files import Given, configuration_files, from_environment, from_file
 from .errors import BadConfiguration
+from .key_file import CREDENTIAL, CREDENTIALS_VARIABLE, credential
 from .label_text import label_from_text
 from .nearest import nearest
 from .socket_path import LONGEST_PATH_BYTES, serving_path
@@ -84,7 +85,7 @@ def _frozen(labels: Mapping[str, CapValue]) -> Mapping[str, CapValue]:
 
 @attrs.frozen
 class Origin:
-    """Where a value came from: `source` is default, file, environment, flag or code; `where` names the place."""
+    """`source` is default, file, environment, credential, flag or code; `where` names the place."""
 
     source: str
     where: str
@@ -171,7 +172,9 @@ SETTINGS: Mapping[str, Mapping[str, Setting]] = {
         "seeds": Setting(kinds.seeds, kinds.list_from_text, "address of a node to join; may be repeated", "--join"),
         "profile": Setting(kinds.one_of("lan", "wan", "local"), help="timings: lan, wan or local"),
         "cluster": Setting(kinds.name, help="name of the cluster; others are ignored"),
-        "key_file": _path("file with the cluster's keys; no encryption when empty"),
+        "key_file": _path(
+            "file with the cluster's keys; by default the systemd credential gossip.key; no encryption without"
+        ),
         "allow_plaintext": _switch("gossip without a key on an address that others reach"),
     },
     "api": {
@@ -239,6 +242,9 @@ def build(
             continue
         values[item.section][key] = value
         origins[f"{item.section}.{key}"] = Origin(item.source, item.where)
+    if environ is not None and "key_file" not in values["gossip"] and (keys := credential(environ)):
+        values["gossip"]["key_file"] = keys
+        origins["gossip.key_file"] = Origin("credential", f"${CREDENTIALS_VARIABLE}/{CREDENTIAL}")
     values["api"]["socket"] = values["api"].get("socket") or serving_path(
         os.environ if environ is None else environ, os.getuid()
     )

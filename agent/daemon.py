@@ -8,11 +8,12 @@ inside another trio program.
 import contextlib
 import functools
 import itertools
+import os
 import random
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ import structlog
 import trio
 
 from ..capabilities.values import CapValue
-from ..gossip.effects import Changed, Conflict
+from ..gossip.effects import Change, Changed, Conflict
 from ..gossip.errors import SectionTooLarge
-from ..gossip.member import Address, Identity, SectionKind
+from ..gossip.member import Address, Identity, Member, SectionKind
 from ..gossip.node import Node
 from ..gossip.settings import Settings
 from ..placement.chance import request_seed
@@ -39,6 +40,8 @@ from .engines import EngineWatch
 from .errors import BadConfiguration, Refused, ShoalError, StateUnusable, TryAgain
 from .groups import lone, raise_as_it_was
 from .histories import Histories
+from .key_source import ring_of
+from .keys import Keys
 from .remembered import PeerMemory, remembered
 from .roster import Roster
 from .schedule import Schedule
@@ -104,7 +107,11 @@ class Agent:
         settings = _PROFILES[gossip.profile](cluster=gossip.cluster)
         # Request ids are what proves an answer: nobody may predict them from those seen before.
         chance = random.SystemRandom()
-        self.node = Node(self._identity, settings, chance, advertise=self.address, remembered=remembered(self._state))
+        self.keys = self._open_keys(chance)
+        seal = None if self.keys is None else self.keys.seal
+        self.node = Node(
+            self._identity, settings, chance, advertise=self.address, seal=seal, remembered=remembered(self._state)
+        )
         self.roster = Roster(self._identity.node_id, self.node.member, epoch=lambda: time.time() - trio.current_time())
         self._driver = Driver(self.node, udp, tcp, seeds=gossip.seeds, observer=self)
         self._surveyor = Surveyor(self.name, __version__, self.config.detect, self.config.labels, self._state)
@@ -117,6 +124,24 @@ class Agent:
         )
         self._engines = EngineWatch(functools.partial(told, SectionKind.ENGINES))
         self._placements = itertools.count()
+
+    def _shown(self) -> Iterator[Member]:
+        return self.node.members()
+
+    def _open_keys(self, chance: random.Random) -> Keys | None:
+        gossip = self.config.gossip
+        file = ring_of(gossip.key_file, self._state, os.environ)
+        if file is None:
+            return None
+        return Keys(
+            file,
+            gossip.cluster,
+            chance,
+            state=self._state,
+            here=lambda: self.node.identity.node_id,
+            members=self._shown,
+            publish=lambda payload: self._driver.publish(SectionKind.KEYS, payload),
+        )
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until `stop`, then leave; ready when the API answers."""
@@ -151,6 +176,9 @@ class Agent:
             raise BadConfiguration(f"this node's record: {error.message}", hint=error.hint) from error
         self.schedule.tell()
         self.histories.tell()
+        if self.keys is not None:
+            self.keys.tell()
+            nursery.start_soon(self.keys.run)
         await nursery.start(self._driver.run)
         nursery.start_soon(self._sampler.run)
         nursery.start_soon(self._surveyor.watch, self._publish_record)
@@ -216,6 +244,7 @@ class Agent:
             "generation": self._identity.generation,
             "schedulable": self.schedule.current.schedulable.value,
             "cluster": gossip.cluster,
+            "encryption": None if self.keys is None else f"key {self.keys.ring.in_use}",
             "profile": gossip.profile,
             "state_dir": self.config.node.state_dir,
             "disk_free_mb": dict(self._surveyor.free_mib),
@@ -284,6 +313,14 @@ class Agent:
 
     def changed(self, change: Changed) -> None:
         self.roster.changed(change)
+        if self.keys is not None and change.what is not Change.VITALS:
+            self._changed_keys(self.keys, change)
+
+    def _changed_keys(self, keys: Keys, change: Changed) -> None:
+        if change.what is not Change.SECTION:
+            keys.stir()
+        elif change.section == SectionKind.KEYS and (member := self.node.member(change.node_id)) is not None:
+            keys.heard(member)
 
     def isolation(self, *, isolated: bool) -> None:
         log.warning("agent.isolated" if isolated else "agent.connected")

@@ -8,7 +8,7 @@ import contextlib
 import heapq
 import socket
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -42,6 +42,8 @@ log = structlog.get_logger("shoal.gossip")
 LAG_SECONDS = 1.0
 # Suspend is seen as CLOCK_BOOTTIME running ahead of CLOCK_MONOTONIC; less than this is their reading apart.
 SUSPEND_SECONDS = 0.5
+# The node notes each kind of trouble once a minute: these tell of the last minutes.
+KEPT_NOTES = 32
 
 
 class Observer(Protocol):
@@ -58,7 +60,7 @@ class Observer(Protocol):
 class Driver:
     """One node on one pair of sockets. `run` serves until cancelled; the commands are plain calls in trio's thread.
 
-    `counters` tells what the sockets refused, beside the node's own.
+    `counters` tells what the sockets refused, beside the node's own; `notes` are its latest, with their Unix times.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Driver:
         self.node = node
         self._udp = udp
         self.counters: Counter[str] = Counter()
+        self.notes: deque[tuple[float, Note]] = deque(maxlen=KEPT_NOTES)
         self._streams = StreamServer(tcp, self._serve, self._count)
         self._seeds = tuple(seeds)
         self._observer = observer
@@ -154,6 +157,7 @@ class Driver:
             case Left():
                 self._left.set()
             case Note():
+                self.notes.append((time.time(), effect))
                 log.warning(effect.event, **effect.fields)
             case _:
                 pass

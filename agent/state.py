@@ -1,7 +1,7 @@
 """The state directory: what a node must remember across restarts, each file written atomically.
 
 Files: `identity.json` (node id, generation, machine id; locked while the agent runs), and one file per thing the
-agent saves by name (`peers`, `labels`, `schedule`). Every file is one JSON object `{"sum": hex, "value": ...}`;
+agent saves by name (`peers`, `labels`, `schedule`, `keys`). Every file is one JSON object `{"sum": hex, "value": ...}`;
 a file that does not parse or whose sum differs is set aside as `NAME.damaged` and reported, never trusted and
 never fatal: the node starts at worst without it.
 """
@@ -84,8 +84,10 @@ class StateDirectory:
             file.replace(aside)
         self.warnings.append(("state.damaged", {"file": str(file), "set_aside": str(aside), "why": why}))
 
-    def save(self, name: str, value: Any) -> None:
+    def save(self, name: str, value: Any, *, secret: bool = False) -> None:
         """Replace what is saved under `name`: on return it is on disk, and a crash leaves the old or the new, whole.
+
+        Only the agent's user can read a `secret`.
 
         Raises:
             StateUnusable: the disk refused.
@@ -93,7 +95,9 @@ class StateDirectory:
         file = self.path / f"{name}.json"
         draft = self.path / f".{name}.draft"
         try:
-            with draft.open("w", encoding="utf-8") as out:
+            if secret:
+                draft.unlink(missing_ok=True)
+            with open(draft, "w", encoding="utf-8", opener=_private if secret else None) as out:
                 json.dump({"sum": _sum(value), "value": value}, out)
                 out.flush()
                 os.fsync(out.fileno())
@@ -159,6 +163,10 @@ def _stored_identity(state: StateDirectory | None) -> Remembered | None:
         state.set_aside(IDENTITY, "a node id or generation out of range")
         return None
     return Remembered(node_id=node_id, generation=generation, machine=str(machine))
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 
 def _sum(value: Any) -> str:

@@ -155,6 +155,7 @@ class Border:
             return
         relayed = bool(ack.flags & Flag.RELAYED)
         parts.intake.report(ack, now)
+        parts.echoes.acked(ack)
         parts.prober.acked(ack, None if relayed else source, now)
         if not relayed:
             parts.syncer.compare(ack.sender, ack.flags, ack.summary, now)

@@ -55,6 +55,7 @@ class SectionKind(enum.IntEnum):
     RUNTIMES = 3
     ENGINES = 4
     HISTORY = 5
+    KEYS = 6
 
 
 @attrs.frozen(kw_only=True)

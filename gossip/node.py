@@ -153,6 +153,18 @@ class Node:
         self._parts.liveness.forget(entry, now)
         return self._core.taken()
 
+    def echo(self, node_id: bytes, now: float, *, full: bool) -> tuple[int | None, list[Effect]]:
+        """Ping a member outside of any probe, with a datagram as large as any of ours if `full`.
+
+        The number tells `echoed` which one; None for a node that is not in the table.
+        """
+        number = self._parts.echoes.send(node_id, now, full=full)
+        return number, self._core.taken()
+
+    def echoed(self, number: int) -> bool:
+        """Whether that echo was answered until now; ask once."""
+        return self._parts.echoes.take(number)
+
     # Inputs
 
     def receive(self, data: bytes, source: Address, now: float) -> list[Effect]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from .absence import Absence
 from .answer import Answers
 from .core import Core
+from .echo import Echoes
 from .effects import Left, Outcome, Purpose, Token
 from .intake import Intake
 from .join import Joiner
@@ -28,6 +29,7 @@ class Parts:
     def __init__(self, core: Core, remembered: Iterable[Address]) -> None:
         self.core = core
         self.absence = Absence(core)
+        self.echoes = Echoes(core)
         self.spread = Spread(core)
         self.sections = Sections(core, self.spread)
         self.selfrules = SelfRules(core, self.spread)

@@ -30,6 +30,7 @@ class FakeBackend:
         self.others = {}
         self.histories = Histories(None, self.told.append, lambda: self.others)
         self.warnings = ()
+        self.keys = None
         self.reloaded = Reloaded(added={}, removed={}, changed={}, devices_changed=False)
         self.log = []
         self.gate = trio.Event()
