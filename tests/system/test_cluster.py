@@ -24,7 +24,7 @@ def test_three_agents_converge_and_answer(agents, shoal):
     assert {node["name"] for node in json.loads(done.stdout)["nodes"]} == {"one", "two"}
     done = shoal("find", "gpu_vram_mb>=100GiB", agent=three)
     assert (done.returncode, done.stdout) == (3, "")
-    assert "3 known" in done.stderr
+    assert "3 nodes known" in done.stderr
 
 
 def test_waiting_in_vain_says_so(agents, shoal):
