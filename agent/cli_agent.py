@@ -21,7 +21,7 @@ _ONE_FORMS = ("table", "json")
 def run(options: argparse.Namespace) -> int:
     import functools
 
-    from .daemon import main
+    from .process import main
 
     config = _load(options)
     for warning in config.warnings:

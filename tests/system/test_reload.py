@@ -68,20 +68,44 @@ def test_many_hangups_at_once_do_no_harm(one, eventually):
     assert one.stop() == 0
 
 
-def test_the_end_of_its_terminal_stops_it(agents, eventually, clean_environment):
-    agent = agents("one")
+def on_a_terminal(agent, environment, *, ignoring=False):
+    """Run an agent on a terminal of its own, as nohup does when `ignoring`; its process id and the terminal."""
     command = [sys.executable, "-m", "shoal.agent.cli", "run", "--config", str(agent.config)]
     child, terminal = pty.fork()
     if child == 0:
-        os.execve(command[0], command, clean_environment())
+        if ignoring:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        os.execve(command[0], command, environment)
+    return child, terminal
+
+
+def test_the_end_of_its_terminal_stops_it(agents, eventually, clean_environment):
+    agent = agents("one")
+    child, terminal = on_a_terminal(agent, clean_environment())
     try:
         eventually(agent.status, "the start")
+        agent.configure({"labels": {"zone": "a"}})
+        os.kill(child, signal.SIGHUP)
+        eventually(lambda: labels_of(agent).get("zone") == "a", "a reload: the terminal is still there")
     finally:
         os.close(terminal)
     until = time.monotonic() + 30
     while os.waitpid(child, os.WNOHANG)[0] == 0:
         assert time.monotonic() < until, "it runs on without its terminal"
         time.sleep(0.02)
+
+
+def test_nohup_lets_it_outlive_its_terminal(agents, eventually, clean_environment):
+    agent = agents("one")
+    child, terminal = on_a_terminal(agent, clean_environment(), ignoring=True)
+    try:
+        eventually(agent.status, "the start")
+        agent.configure({"labels": {"zone": "a"}})
+        os.close(terminal)
+        eventually(lambda: labels_of(agent).get("zone") == "a", "a reload in place of a stop")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_a_real_machine_shows_warnings_and_free_space_where_they_belong(agents, directory, shoal, eventually):
