@@ -19,6 +19,8 @@ COMMANDS = {
     "bare": ["-c", "import socket, argparse, msgpack"],
     "members": ["-c", SCRIPT, "members"],
     "find": ["-c", SCRIPT, "find", "ram_mb>=1"],
+    "place": ["-c", SCRIPT, "place", "x", "--tool", "git"],
+    "explain": ["-c", SCRIPT, "explain", "ram_mb>=1"],
     "version": ["-c", SCRIPT, "version"],
 }
 

@@ -3,6 +3,7 @@
 python tests/bench/socket_queries.py [queries]
 """
 
+import itertools
 import json
 import multiprocessing
 import statistics
@@ -19,6 +20,8 @@ CALLS = {
     "find_best_10": {"requirement": "gpu_nvidia, gpu_vram_mb>=8000, region=us-east", "limit": 10, "labels": False},
     "find_best_10_all_labels": {"requirement": "gpu_nvidia, gpu_vram_mb>=8000, region=us-east", "limit": 10},
     "members_all_labels": {},
+    "place": {"task": {"requirement": "gpu_nvidia, gpu_vram_mb>=8000", "min_free_ram_mb": 2048}},
+    "place_in_words": {"task": "run python over the data"},
 }
 
 
@@ -28,8 +31,22 @@ class Backend:
     def __init__(self, view, watchers):
         self.view, self.watchers, self.node_id, self.operator_labels = view, watchers, view.here, {}
 
+        self.seeds = itertools.count()
+        self.histories = self
+
     def now(self):
         return 1.0
+
+    def unix(self):
+        return 1_700_000_000.0
+
+    def next_seed(self):
+        return next(self.seeds)
+
+    def state(self, _now, _unix):
+        from shoal.placement.state import NO_STATE
+
+        return NO_STATE
 
     def status(self):
         return {}
