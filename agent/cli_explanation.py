@@ -74,7 +74,7 @@ def reason_lines(answer: Plain, *, whole: bool) -> Iterator[str]:
         yield from _section("gone", gone)
         yield from _section("would help", [[plain(hint["text"])] for hint in told["relax"][:most]])
     yield from _section("hints", [[plain(line["text"])] for line in told["lines"] if line["kind"].startswith("hint")])
-    if whole:
+    if whole and told["node"] is None:
         yield from _section("against each", _excluded(told))
 
 
