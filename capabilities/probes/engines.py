@@ -48,10 +48,10 @@ def joined_names(names: list[str]) -> str:
 
 
 def ollama_version(look: Look, facades: Facades) -> tuple[str, str] | None:
-    """What a running server says of itself; builds without a version say 0.0.0."""
+    """What a running server says of itself; builds without a version say 0.0.0, or ""."""
     url = f"{ollama_address(look, facades)}/api/version"
     version = _version_answer(facades, url)
-    return (version, f"GET {url}") if version else None
+    return (version, f"GET {url}") if version is not None else None
 
 
 def ollama_address(look: Look, facades: Facades) -> str:

@@ -41,7 +41,7 @@ def _speed(look: Look, base: str) -> int | None:
 
     Interfaces without a device (veth, tap, bond, loopback) claim speeds that are none.
     """
-    if not look.exists(f"{base}/device"):
+    if not look.exists(f"{base}/device") and look.link(f"{base}/device") is None:
         return None
     state = look.line(f"{base}/operstate", quiet=NOT_FOR_THIS_DEVICE)
     carrier = look.line(f"{base}/carrier", quiet=NOT_FOR_THIS_DEVICE)
@@ -59,7 +59,7 @@ def _rdma(look: Look) -> None:
     if devices is None:
         return
     active = 0
-    infiniband = False
+    layers: set[str | None] = set()
     rates: list[int] = []
     for device in devices:
         for port in look.listing(f"{RDMA}/{device}/ports") or ():
@@ -68,12 +68,13 @@ def _rdma(look: Look) -> None:
             if not (look.line(f"{base}/state", quiet=NOT_FOR_THIS_DEVICE) or "").startswith(ACTIVE):
                 continue
             active += 1
-            layer = look.line(f"{base}/link_layer", quiet=NOT_FOR_THIS_DEVICE)
-            infiniband = infiniband or layer == "InfiniBand"
+            layers.add(look.line(f"{base}/link_layer", quiet=NOT_FOR_THIS_DEVICE))
             rate = _RATE.match(look.line(f"{base}/rate", quiet=NOT_FOR_THIS_DEVICE) or "")
             if rate is not None:
                 rates.append(int(rate[1]))
     look.findings.label("rdma_devices", len(devices), RDMA)
     look.findings.label("rdma_active_ports", active, RDMA)
-    look.findings.label("infiniband", infiniband, RDMA)
+    # An active port that does not tell its layer may be either.
+    infiniband = "InfiniBand" in layers
+    look.findings.label("infiniband", None if None in layers and not infiniband else infiniband, RDMA)
     look.findings.label("rdma_max_gbps", max(rates, default=None), RDMA)

@@ -109,11 +109,15 @@ def _device_name(look: Look, root: Mount) -> str | None:
     if target is not None:
         return target
     name = source.removeprefix("/dev/")
-    if not name.startswith("mapper/"):
-        return name.replace("/", "!")
-    for candidate in look.listing(BLOCK) or ():
-        if look.line(f"{BLOCK}/{candidate}/dm/name", quiet=NOT_FOR_THIS_DEVICE) == name.removeprefix("mapper/"):
-            return candidate
+    return _mapped_name(look, name.removeprefix("mapper/")) if name.startswith("mapper/") else name.replace("/", "!")
+
+
+def _mapped_name(look: Look, name: str) -> str | None:
+    """The kernel's name of a device-mapper disk."""
+    for directory in (BLOCK, WHOLE):
+        for candidate in look.listing(directory) or ():
+            if look.line(f"{directory}/{candidate}/dm/name", quiet=NOT_FOR_THIS_DEVICE) == name:
+                return candidate
     return None
 
 

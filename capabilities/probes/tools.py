@@ -9,6 +9,7 @@ import os
 import posixpath
 import re
 from collections.abc import Callable
+from typing import cast
 
 import attrs
 
@@ -66,7 +67,7 @@ TOOLS = (
     Tool("llama-server", ("llama-server",), "--version", re.compile(r"version: (?:b|v)?([0-9]+(?:\.[0-9]+)*)")),
 )
 # Versions that a build prints when nobody told it any.
-NO_VERSIONS = frozenset({"0.0.0", "0.0", "0"})
+NO_VERSIONS = frozenset({"0.0.0", "0.0", "0", ""})
 
 DOCKER_SOCKET = "/var/run/docker.sock"
 
@@ -95,8 +96,14 @@ def probe(reader: Reader, facades: Facades) -> Findings:
 def _note(findings: Findings, name: str, outcome: Outcome[tuple[str, str] | None]) -> None:
     if outcome.problem is not None:
         findings.warn(f"version of {name}", outcome.problem)
-    if outcome.answer is not None and outcome.answer[0] not in NO_VERSIONS:
-        findings.label(tool_version_label(name), *outcome.answer)
+    if outcome.answer is None:
+        return
+    version, source = outcome.answer
+    # A server that answers is there, whether or not its program can be seen from here.
+    if source.startswith("GET "):
+        findings.label(tool_label(name), True, source)
+    if version not in NO_VERSIONS:
+        findings.label(tool_version_label(name), version, source)
 
 
 def version_in(output: str, says: re.Pattern[str]) -> str | None:
@@ -114,7 +121,7 @@ def _version(look: Look, facades: Facades, tool: Tool, path: str | None) -> tupl
     """The version of a tool and where it was said. Runs in its own thread; raises OSError of a program that fails."""
     by_socket = BY_SOCKET.get(tool.name)
     told = by_socket(look, facades) if by_socket is not None else None
-    if told is not None:
+    if told is not None and (path is None or told[0] not in NO_VERSIONS):
         return told
     if path is None:
         return None
@@ -143,6 +150,10 @@ def _docker_version(look: Look, facades: Facades) -> tuple[str, str] | None:
     except OSError:
         return None
     version = field(answer.json, "Version") if answer.status == 200 else None
+    parts = field(answer.json, "Components")
+    # Podman serves the same socket where it stands in for docker.
+    if isinstance(parts, list) and "Podman Engine" in [field(part, "Name") for part in cast("list[object]", parts)]:
+        return None
     return (version, f"GET {DOCKER_SOCKET}/version") if isinstance(version, str) else None
 
 

@@ -455,6 +455,15 @@ DISKS = {
         },
         {"disk_ssd_count": 0, "disk_hdd_count": 0},
     ),
+    "a mapped root whose disks are only where old kernels list them": (
+        {
+            "/proc/mounts": "/dev/mapper/vg0-root / ext4 rw 0 0\n",
+            "/sys/block/dm-0/dm/name": "vg0-root\n",
+            "/sys/block/dm-0/slaves": {"dir": ["nvme0n1p3"]},
+            "/sys/block/nvme0n1/queue/rotational": "0\n",
+        },
+        {"disk_root_class": "nvme", "disk_root_device": "nvme0n1"},
+    ),
     "iSCSI": (
         {
             "/proc/self/mountinfo": "22 1 8:0 / / rw - xfs /dev/sda rw\n",
@@ -487,6 +496,21 @@ NETWORKS = {
             f"{NET}/eth1/device/vendor": "x",
         },
         {"net_max_mbps": None, "warnings": ""},
+    ),
+    "a device that is a link to somewhere": (
+        {
+            f"{NET}/eth0/speed": "25000\n",
+            f"{NET}/eth0/operstate": "up\n",
+            f"{NET}/eth0/device": {"symlink": "../../../0000:01:00.0"},
+        },
+        {"net_max_mbps": 25000},
+    ),
+    "a port of a kernel that knew no other layer": (
+        {
+            "/sys/class/infiniband/mthca0/ports/1/state": "4: ACTIVE\n",
+            "/sys/class/infiniband/mthca0/ports/1/rate": "20 Gb/sec (4X DDR)\n",
+        },
+        {"rdma_active_ports": 1, "infiniband": None, "rdma_max_gbps": 20},
     ),
     "a bond counts as its fastest link": (
         {
@@ -597,6 +621,27 @@ TOOLS = {
             "cmd:podman --version": "podman version 4.3.1\n",
         },
         {"tool_podman": True, "tool_podman_version": "4.3.1", "tool_docker_version": None},
+    ),
+    "a server without its program": (
+        {
+            "/var/run/docker.sock": "",
+            "http:GET unix:/var/run/docker.sock:/version": {"status": 200, "json": {"Version": "26.1.0"}},
+        },
+        {"tool_docker": True, "tool_docker_version": "26.1.0"},
+    ),
+    "podman behind docker's socket": (
+        {
+            "/var/run/docker.sock": "",
+            "http:GET unix:/var/run/docker.sock:/version": {
+                "status": 200,
+                "json": {"Version": "4.9.3", "Components": [{"Name": "Podman Engine"}]},
+            },
+        },
+        {"tool_docker": None, "tool_docker_version": None},
+    ),
+    "a server of ollama that does not know its version": (
+        {"http:GET http://127.0.0.1:11434/api/version": {"status": 200, "json": {"version": ""}}},
+        {"tool_ollama": True, "tool_ollama_version": None, "ollama_running": True},
     ),
     "versions with a vendor behind them": (
         {"cmd:git --version": "git version 2.39.3 (Apple Git-146)\n", "cmd:python3 --version": "Python 3.13.0rc1+\n"},
