@@ -76,6 +76,12 @@ class FailureScope:
         node, workload_class, tool, backend, surface = map(folded, self.fields)
         return FailureScope(node=node, workload_class=workload_class, tool=tool, backend=backend, surface=surface)
 
+    def may_be_about(self, workload_class: str) -> bool:
+        """Whether it matches some node and this class of work (lower-cased): what a placement looks for."""
+        if self.tool or self.backend or self.surface:
+            return False
+        return not self.workload_class or self.workload_class.lower() == workload_class
+
     def matches(self, target: FailureScope) -> bool:
         """Whether every field that is given equals the target's; case does not matter, spaces do."""
         pairs = zip(self.fields, target.fields, strict=True)
@@ -201,10 +207,10 @@ class Deciding:
 
     def __init__(self, records: Iterable[FailureRecord], workload_class: str, now: float) -> None:
         self._by_node: dict[str, FailureRecord] = {}
-        for record in sorted((record for record in records if record.is_active(now)), key=FailureRecord.order):
-            target = FailureScope(node=record.scope.node, workload_class=workload_class)
-            if record.scope.matches(target):
-                self._by_node.setdefault(record.scope.node.lower(), record)
+        wanted = workload_class.lower()
+        matching = (record for record in records if record.scope.may_be_about(wanted) and record.is_active(now))
+        for record in sorted(matching, key=FailureRecord.order):
+            self._by_node.setdefault(record.scope.node.lower(), record)
         self._anywhere = self._by_node.pop("", None)
 
     def __bool__(self) -> bool:
