@@ -112,6 +112,9 @@ def _write_node(node: dict[str, Any]) -> None:
         (f"vitals, {output.age(node.get('vitals_age_ms'))} old", node.get("vitals") or {}),
     ]
     sections += [(f"device {place}", device) for place, device in enumerate(node.get("devices") or [], 1)]
+    engines: dict[str, Any] = node.get("engines") or {}
+    sections += [("engines", {key: value for key, value in engines.items() if key != "models"})]
+    sections += [(f"model {place}", model) for place, model in enumerate(engines.get("models") or [], 1)]
     for title, facts in sections:
         if facts:
             output.write(f"\n{title}")

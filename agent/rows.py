@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from ..capabilities.devices import DeviceGroup
-from ..placement.nodes import NodeRecord, NodeState, NodeVitals, Schedulable
+from ..placement.nodes import Engines, NodeRecord, NodeState, NodeVitals, Schedulable
 from ..placement.view import View
 from .api import Answer, Pages
 from .arguments import Argument, Check, either, flag, list_of, text
@@ -24,6 +24,7 @@ _ID_PREFIX = 4
 _KEYS_MOST = 256
 
 _VITALS = tuple(field.name for field in attrs.fields(NodeVitals))
+_ENGINES = ("ollama_running", "llama_server_running", "llama_server_port")
 _DEVICE = tuple(field.name for field in attrs.fields(DeviceGroup) if field.init)
 
 # Which labels the rows hold: all, none, or those with these keys.
@@ -68,7 +69,19 @@ def whole_row(record: NodeRecord, *, now: float, here: str) -> dict[str, Any]:
         row["devices"] = [_known(group, _DEVICE) for group in record.capabilities.devices]
     if record.runtimes:
         row["runtimes"] = list(record.runtimes)
+    if record.engines is not None:
+        row["engines"] = _engines(record.engines, now)
     return row
+
+
+def _engines(engines: Engines, now: float) -> dict[str, Any]:
+    models: list[dict[str, Any]] = []
+    for model in engines.models:
+        known = _known(model, ("name", "engine", "vram_mb"))
+        if model.expires_at is not None:
+            known["for_s"] = max(0, int(model.expires_at - now))
+        models.append(known)
+    return {**_known(engines, _ENGINES), "models": models}
 
 
 def in_pages(rows: Iterator[dict[str, Any]], head: Answer, name: str = "nodes") -> Pages:

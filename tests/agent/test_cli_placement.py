@@ -6,7 +6,7 @@ import attrs
 import pytest
 import trio
 from shoal.agent import cli
-from shoal.placement import NodeState, Schedulable, View
+from shoal.placement import Engines, NodeState, ResidentModel, Schedulable, View
 
 
 @pytest.fixture
@@ -235,3 +235,12 @@ async def test_json_of_what_was_recorded(shoal, cluster):
     assert json.loads((await shoal("observe", "n1", "x", "-o", "json"))[1])["observation"]["samples"] == 1
     assert json.loads((await shoal("fail", "n1", "timeout", "-o", "json"))[1])["failure"]["count"] == 1
     assert len(json.loads((await shoal("override", "n1", "-o", "json"))[1])["lifted"]) == 1
+
+
+async def test_show_tells_what_engines_hold(shoal, backend, make_node):
+    engines = Engines(ollama_running=True, models=(ResidentModel(name="qwen", engine="ollama", expires_at=1090.0),))
+    backend.view = backend.view.replace(attrs.evolve(make_node(2), engines=engines))
+    out = (await shoal("show", "n2"))[1]
+    assert "engines\n  ollama_running  true\n" in out
+    assert ["for_s", "90"] in words(out)
+    assert json.loads((await shoal("show", "n2", "-o", "json"))[1])["engines"]["models"][0]["name"] == "qwen"
