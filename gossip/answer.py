@@ -67,7 +67,7 @@ class Answers:
         vitals = core.me.vitals or b""
         if len(opening) + len(vitals) > room:
             vitals = b""
-            opening = opening[:1] + bytes((opening[1] & ~Flag.VITALS,)) + opening[2:]
+            opening = _without_vitals(opening)
         if ping.sender.node_id == core.identity.node_id:
             return b"".join((opening, vitals, items.pack_boot_id(core.identity.boot_id)))
         room -= len(opening) + len(vitals)
@@ -87,7 +87,10 @@ class Answers:
         return fitting([core.table.packed(e) for e in map(core.table.get, subjects) if e is not None], room)
 
     def ping_for(self, request: PingRequest, source: Address, now: float) -> None:
-        """Ping the target in our own name; say no in time if it stays silent. Only members are pinged."""
+        """Ping the target in our own name; say no in time if it stays silent. Only members are pinged.
+
+        Nothing rides along that the request did not pay for: anybody may have sent it.
+        """
         core = self._core
         entry = core.table.get(request.target)
         if entry is None or not entry.live or entry.claim.address is None or len(self._relayed) >= _MOST_RELAYED:
@@ -97,8 +100,8 @@ class Answers:
         self._relayed[mine] = _Relayed(source, request.request, request.target, now)
         claim = entry.claim
         aim = wire.aim(claim.node_id, claim.generation, claim.rank, claim.incarnation)
-        ping = (core.opening(wire.PING, mine, now), aim, core.me.vitals or b"", core.origin())
-        core.send(b"".join(ping), entry.claim.address)
+        opening = _without_vitals(core.opening(wire.PING, mine, now))
+        core.send(b"".join((opening, aim, core.origin())), entry.claim.address)
         # As soon as we would give up ourselves: when TCP is refused too, the round need not wait any longer.
         core.wake(Purpose.RELAY, min(request.wait_ms / 1000, patience(core, entry)), number=mine)
 
@@ -126,6 +129,10 @@ class Answers:
             if now - relayed.at < _RELAYED_SECONDS:
                 return
             del self._relayed[request]
+
+
+def _without_vitals(opening: bytes) -> bytes:
+    return opening[:1] + bytes((opening[1] & ~Flag.VITALS,)) + opening[2:]
 
 
 def room_for(request_bytes: int, *, validated: bool) -> int:

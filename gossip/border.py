@@ -130,7 +130,7 @@ class Border:
             case _:
                 self._core.count("stream messages in datagrams")
         if outdated:
-            self._correct(message.sender.node_id, outdated, source, now)
+            self._correct(message.sender.node_id, outdated, room, source, now)
 
     def _answer(self, ping: Ping, outdated: tuple[bytes, ...], room: int, source: Address, now: float) -> None:
         core, parts = self._core, self._parts
@@ -160,17 +160,23 @@ class Border:
         if not relayed:
             parts.syncer.compare(ack.sender, ack.flags, ack.summary, now)
 
-    def _correct(self, peer: bytes, outdated: tuple[bytes, ...], to: Address, now: float) -> None:
+    def _correct(self, peer: bytes, outdated: tuple[bytes, ...], room: int, to: Address, now: float) -> None:
         """Tell a peer what it has wrong, at most once a second, and only where a member is known to be."""
         core = self._core
         entry = core.table.get(peer)
-        if entry is None or entry.claim.address != to or now - self._told.get(peer, NEVER) < _TOLD_SECONDS:
+        if (
+            core.paused
+            or entry is None
+            or entry.claim.address != to
+            or now - self._told.get(peer, NEVER) < _TOLD_SECONDS
+        ):
             return
         if len(self._told) >= _MOST_TOLD:
             self._told.clear()
         self._told[peer] = now
         rows = [core.table.packed(known) for known in map(core.table.get, outdated) if known is not None]
-        body = fitting(rows, PAYLOAD_BYTES - wire.HEADER_BYTES)
+        room = room_for(room, validated=entry.validated == to)
+        body = fitting(rows, room - wire.HEADER_BYTES - len(core.origin()))
         core.send(core.message(wire.GOSSIP, body), to)
 
     def _page(self, page: Page, room: int, source: Address, now: float) -> None:

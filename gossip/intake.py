@@ -49,15 +49,16 @@ class Intake:
         ages = dict(items.ages)
         known = self._core.table.get(sender)
         trusted = known is None or known.live
+        mine = self._core.identity.node_id
         for row in items.rows:
             node_id = row.claim.node_id
             # A sender that we show dead speaks only of itself and of us: else two that hold each other dead never heal.
-            if not trusted and node_id not in {sender, self._core.identity.node_id}:
+            if not trusted and node_id not in {sender, mine}:
                 self._core.count("rows of the dead ignored")
                 continue
             verdict = self._liveness.accept(row, sender, now, ages.get(node_id))
             taught = taught or verdict is Verdict.NEWER
-            if verdict is Verdict.OUTDATED:
+            if verdict is Verdict.OUTDATED and (node_id == mine or not self._core.stale):
                 outdated.append(node_id)
         if trusted:
             for item in items.sections:

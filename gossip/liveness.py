@@ -80,8 +80,9 @@ class Liveness:
         """Merge one row heard from `via`. `age`: seconds since the end, for the dead and left."""
         claim = row.claim
         if claim.node_id == self._core.identity.node_id:
-            taught = self._selfrules.about_me(claim, now)
-            return Verdict.NEWER if taught else Verdict.KNOWN
+            behind = outdated(claim, self._core.me.claim)
+            # Whoever accuses us is answered at once; so is whoever holds what we were before.
+            return Verdict.OUTDATED if self._selfrules.about_me(claim, now) or behind else Verdict.KNOWN
         entry = self._core.table.get(claim.node_id)
         if entry is None:
             return self._admit(row, via, now, age or 0)

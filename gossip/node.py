@@ -145,6 +145,11 @@ class Node:
             core.wake(Purpose.LEAVE, _LEAVE_SECONDS if core.table.live else 0.0)
         return core.taken()
 
+    def move(self, address: Address, now: float) -> list[Effect]:
+        """This node is reached at another address from now on; a new incarnation tells it."""
+        self._parts.selfrules.move((canonical(address[0]), address[1]), now)
+        return self._core.taken()
+
     def forget(self, node_id: bytes, now: float) -> list[Effect]:
         """Make a tombstone of a member at once, here and everywhere. Raises UnknownNode."""
         entry = self._core.table.get(node_id)
@@ -162,7 +167,7 @@ class Node:
         return number, self._core.taken()
 
     def echoed(self, number: int) -> bool:
-        """Whether that echo was answered until now; ask once."""
+        """Whether that echo was answered until now; true once."""
         return self._parts.echoes.take(number)
 
     # Inputs

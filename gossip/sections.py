@@ -183,7 +183,8 @@ class Sections:
         reply = self._core.reply(outcome)
         if isinstance(reply, Pulled):
             for item in reply.items.sections:
-                self.take(item, now, relay=False)
+                # What gossip missed others missed too, if a sync had to tell of it.
+                self.take(item, now, relay=not self._asks.get(number))
         self._finish(number, now)
 
     def _finish(self, number: int, now: float) -> None:

@@ -14,9 +14,13 @@ import attrs
 from . import wire
 from .core import Core
 from .effects import Conflict, Persist, Purpose
+from .limits import Allowance
 from .member import BOOT_ID_BYTES, GENERATION_LIMIT, INCARNATION_RENEWAL, NODE_ID_BYTES, Claim, Identity, Rank
 from .messages import Ack, Row
 from .spread import Spread
+
+# Beyond it refutations wait for the tick: a forger of accusations must not make us a cannon.
+_BURSTS_A_SECOND = 4
 
 
 class SelfRules:
@@ -25,6 +29,7 @@ class SelfRules:
     def __init__(self, core: Core, spread: Spread) -> None:
         self._core = core
         self._spread = spread
+        self._bursts = Allowance(_BURSTS_A_SECOND)
         self._doubted: Claim | None = None
         self._check = 0
 
@@ -151,4 +156,5 @@ class SelfRules:
         core.me.row = Row(claim, core.me.row.heads)
         core.table.touch(core.me, now)
         self._spread.row(claim.node_id, now, first=True)
-        self._spread.burst(core.settings.fanout, now)
+        if self._bursts.take(now):
+            self._spread.burst(core.settings.fanout, now)

@@ -165,7 +165,7 @@ class Spread:
 
     def fill(self, budget: int) -> list[bytes]:
         """Items for a packet with `budget` bytes left; counts them as sent."""
-        if not len(self) or budget < _SMALLEST_ROW:
+        if not len(self) or budget < _SMALLEST_ROW or self._core.paused:
             return []
         limit = send_limit(self._core.settings, self._core.table.size)
         sections: list[bytes] = []

@@ -55,6 +55,8 @@ HEADER_BYTES = _HEADER.size
 ACK_BYTES = HEADER_BYTES + _SUMMARY.size
 PING_BYTES = ACK_BYTES + _PING.size
 REQUEST_BYTES = HEADER_BYTES + _REQUEST.size
+# A ping request is at least as long as all that it makes a relay send: a ping, an ack or a nack, and two more headers.
+LEAST_REQUEST_BYTES = PING_BYTES + ACK_BYTES + 60
 # The payload of a stream's frame: some thousands of rows; more is paged by bucket.
 STREAM_BYTES = 1 << 20
 
@@ -82,7 +84,8 @@ def aim(target: bytes, generation: int, view_rank: int, view_incarnation: int) -
 
 def ping_request(request: int, sender: Speaker, target: tuple[bytes, int, int], to: Address) -> bytes:
     """`target`: id, generation, and how many milliseconds the relay may wait."""
-    return b"".join((_HEADER.pack(PING_REQUEST, 0, request, *sender), _REQUEST.pack(*target), tail.pack_address(to)))
+    said = b"".join((_HEADER.pack(PING_REQUEST, 0, request, *sender), _REQUEST.pack(*target), tail.pack_address(to)))
+    return said + tail.pack_padding(LEAST_REQUEST_BYTES - len(said))
 
 
 def message(kind: int, sender: Speaker, extra: Iterable[bytes] = (), request: int = 0, flags: int = 0) -> bytes:
@@ -134,8 +137,8 @@ def _ack(data: bytes, request: int, sender: Speaker, flags: int) -> Ack:
 
 
 def _ping_request(data: bytes, request: int, sender: Speaker, _flags: int) -> PingRequest:
-    if len(data) < REQUEST_BYTES:
-        raise WireError("ping request", f"at least {REQUEST_BYTES} bytes", len(data))
+    if len(data) < LEAST_REQUEST_BYTES:
+        raise WireError("ping request", f"at least {LEAST_REQUEST_BYTES} bytes", len(data))
     target, made, wait_ms = _REQUEST.unpack_from(data, HEADER_BYTES)
     items = tail.parse(data, REQUEST_BYTES)
     if items.address is None:

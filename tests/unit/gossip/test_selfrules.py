@@ -26,9 +26,45 @@ def test_an_accusation_is_refuted_in_one_step_and_told_at_once(kit, told, node, 
     effects = told(node, kit.row(1, rank, incarnation=claimed), now=5.0)
     assert node.me.incarnation == claimed + 1
     gossip = kit.opened(effects, Gossip)
-    assert len(gossip) == 3
+    assert len(gossip) == 4
+    assert gossip[-1][1] == kit.address(9), "the accuser itself"
     assert all(kit.row(1, incarnation=claimed + 1) in m.items.rows for m, _ in gossip)
     assert node.health == 1
+
+
+def test_whoever_holds_what_we_were_is_told_at_most_once_a_second(kit, told, node):
+    told(node, kit.row(1, Rank.SUSPECT, incarnation=4), now=1.0)
+    old = kit.row(1, Rank.SUSPECT, incarnation=2)
+    for now, answers in ((2.5, 1), (2.6, 0), (3.6, 1)):
+        sent = kit.opened(told(node, old, now=now), Gossip)
+        assert [to for _, to in sent] == [kit.address(9)] * answers
+        assert all(kit.row(1, incarnation=5) in m.items.rows for m, _ in sent)
+
+
+def test_refutations_are_told_at_once_only_a_few_times_a_second(kit, told, node):
+    bursts = [
+        len(kit.opened(told(node, kit.row(1, Rank.DEAD, incarnation=incarnation), now=5.0), Gossip))
+        for incarnation in range(10)
+    ]
+    assert node.me.incarnation == 10
+    assert sum(bursts) <= 4 * 3 + 1
+
+
+def test_nothing_is_passed_on_while_our_identity_is_in_doubt(kit, told, node):
+    told(node, kit.row(5), now=5.0)
+    assert len(node._parts.spread)
+    told(node, kit.row(1, incarnation=3)._replace(heads=()), now=5.0)
+    assert node._core.paused
+    assert node._parts.spread.fill(1000) == []
+    assert not kit.opened(node.publish(1, b"record", 5.1), Gossip)
+
+
+def test_a_move_is_a_new_incarnation_with_the_address(kit, node):
+    effects = node.move(("::ffff:10.0.0.77", 9000), 5.0)
+    assert node.me.address == ("10.0.0.77", 9000)
+    assert node.me.incarnation == 1
+    assert kit.opened(effects, Gossip)
+    assert node.move(("10.0.0.77", 9000), 6.0) == []
 
 
 def test_an_accusation_of_an_older_incarnation_or_life_is_nothing(kit, told, node):

@@ -35,7 +35,16 @@ def test_a_ping_request_names_its_target(kit):
     assert isinstance(found, PingRequest)
     assert (found.target, found.to, found.wait_ms) == (kit.id(2), kit.address(2), 400)
     with pytest.raises(WireError, match="address"):
-        wire.decode(data[: wire.REQUEST_BYTES])
+        wire.decode(data[: wire.REQUEST_BYTES] + items.pack_padding(200))
+
+
+def test_a_ping_request_pays_for_all_that_it_makes_a_relay_send(kit):
+    data = wire.ping_request(5, kit.speaker(1), (kit.id(2), 1000, 400), kit.address(2))
+    headers, frame = 28, 8
+    sent = wire.PING_BYTES + frame + headers + wire.ACK_BYTES + frame + headers
+    assert len(data) + frame + headers >= sent
+    with pytest.raises(WireError, match="ping request"):
+        wire.decode(data[:-1])
 
 
 @pytest.mark.parametrize(
