@@ -16,6 +16,7 @@ from ..capabilities.values import CapValue
 from ..gossip.member import Address
 from ..placement.view import View
 from .arguments import Argument, check_arguments
+from .doctor import Facts
 from .errors import NoPermission, UnknownCall
 from .histories import Histories
 from .keys import Keys
@@ -93,6 +94,10 @@ class Backend(Protocol):
 
     async def reload(self) -> Reloaded:
         """Detect again and read the configuration's labels again; publishes what is new."""
+        ...
+
+    async def examine(self) -> Facts:
+        """What the doctor judges; asks peers and the name service, which takes up to some seconds."""
         ...
 
     def set_labels(self, labels: Mapping[str, CapValue]) -> None:

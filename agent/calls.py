@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import (
     calls_cluster,
+    calls_doctor,
     calls_history,
     calls_keys,
     calls_labels,
@@ -24,6 +25,7 @@ CALLS = (
     *calls_schedule.CALLS,
     *calls_history.CALLS,
     *calls_cluster.CALLS,
+    *calls_doctor.CALLS,
     *calls_keys.CALLS,
 )
 

@@ -44,6 +44,7 @@ COMMANDS = {
     "labels set": ("cli_changes", "give this node labels"),
     "labels unset": ("cli_changes", "take labels of this node away"),
     "reload": ("cli_changes", "detect again, and read labels from the configuration again"),
+    "doctor": ("cli_doctor", "what is wrong with this node and its cluster, and what to do"),
     "keys gen": ("cli_keys", "a new key for the gossip of a cluster; needs no agent"),
     "keys list": ("cli_keys", "the keys of the cluster, and how many nodes have each"),
     "keys install": ("cli_keys", "open what is sealed with another key too, on all nodes"),

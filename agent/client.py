@@ -206,6 +206,10 @@ class Client:
         """
         return self.call("reload", {}, timeout)
 
+    def doctor(self, timeout: float = 60.0) -> dict[str, Any]:
+        """`well`, and `findings` with check, level (ok, warning, problem), what and todo each."""
+        return self.call("doctor", {}, timeout)
+
     def keys_list(self) -> dict[str, Any]:
         """The cluster's keys by id: `keys` with how many of `members` have and use each, `in_use`, `target`."""
         return self.call("keys_list")

@@ -1,8 +1,8 @@
 """The composition root: one agent put together from its parts, run in one nursery, and ended in order.
 
 Start: state directory and generation, sockets, detection, own record, gossip, local API, READY. Stop: leave, then
-everything else at once. `main` is the process that a service manager runs; `embed.open_agent` is the same agent
-inside another trio program.
+everything else at once. `process.main` is the process that a service manager runs; `embed.open_agent` is the same
+agent inside another trio program.
 """
 
 import contextlib
@@ -10,10 +10,9 @@ import functools
 import itertools
 import os
 import random
-import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +29,16 @@ from ..gossip.settings import Settings
 from ..placement.chance import request_seed
 from ..placement.nodes import NodeState
 from ..placement.view import View
-from . import __version__, logs
+from . import __version__
 from .advertise import advertised
 from .calls import api_for
 from .config import Config
 from .config_values import address_text
+from .doctor import Facts
 from .driver import Driver
 from .engines import EngineWatch
-from .errors import BadConfiguration, Refused, ShoalError, StateUnusable, TryAgain
+from .errors import BadConfiguration, Refused, StateUnusable, TryAgain
+from .examine import examine
 from .groups import lone, raise_as_it_was
 from .histories import Histories
 from .key_source import ring_of
@@ -49,8 +50,6 @@ from .seeds import resolve
 from .server import Server
 from .state import StateDirectory, save_identity, take_identity
 from .surveyor import Reloaded, Surveyor
-from .systemd import Notifier
-from .terminal import has_terminal
 from .udp import UdpSocket, bind_pair
 from .vitals import Sampler
 from .watchers import Watchers
@@ -59,6 +58,8 @@ log = structlog.get_logger("shoal.agent")
 
 # Leaving takes 2 s by the protocol; a stop must end within 5 s whatever the network does.
 LEAVE_SECONDS = 4.0
+# The doctor tells of the latest.
+CONFLICTS_KEPT = 8
 # A name that answers does so in a round trip or two; `join` reports after this long who did not.
 JOIN_SECONDS = 5.0
 # A seed is read back from JSON, where whole numbers are exact up to 53 bits.
@@ -79,6 +80,8 @@ class Agent:
         self.config = config
         self._reread = reread or (lambda: self.config)
         self._reloading = trio.Lock()
+        self._examining = trio.Lock()
+        self.conflicts: list[str] = []
         self._ready = False
         self.name = config.node.name or socket.gethostname() or "unnamed"
         self._started = time.monotonic()
@@ -283,6 +286,20 @@ class Agent:
         except SectionTooLarge as error:
             raise Refused(f"the record would have {error.size} bytes", hint="use fewer or shorter labels") from error
 
+    @property
+    def driver(self) -> Driver:
+        return self._driver
+
+    @property
+    def state(self) -> StateDirectory | None:
+        return self._state
+
+    async def examine(self) -> Facts:
+        if not self._ready:
+            raise TryAgain("the agent is still starting")
+        async with self._examining:
+            return await examine(self)
+
     def forget(self, node_id: str) -> None:
         self._driver.forget(bytes.fromhex(node_id))
 
@@ -327,7 +344,10 @@ class Agent:
         self.roster.isolation(isolated=isolated)
 
     def conflict(self, conflict: Conflict) -> None:
-        log.warning("node.id_conflict", old=conflict.old_node_id.hex(), new=(conflict.new_node_id or b"").hex())
+        old, new = conflict.old_node_id.hex(), (conflict.new_node_id or b"").hex()
+        log.warning("node.id_conflict", old=old, new=new)
+        outcome = f"this one took {new}" if new else "the other one had to take a new one"
+        self.conflicts = [*self.conflicts, f"two processes had the node id {old}: {outcome}"][-CONFLICTS_KEPT:]
         self.roster.conflict()
 
     def identity(self, identity: Identity) -> None:
@@ -338,68 +358,3 @@ class Agent:
             log.warning("state.not_saved", error=error.message)
         self._identity = identity
         self.roster.identity(identity.node_id)
-
-
-def main(config: Config, reread: Callable[[], Config] | None = None) -> int:
-    """Run an agent until SIGTERM, SIGINT, the end of its terminal or the `leave` call; the process's exit code.
-
-    SIGHUP reloads, with the configuration that `reread` gives.
-
-    Raises:
-        ShoalError: it could not start.
-    """
-    logs.configure(config.log.level, config.log.format)
-    try:
-        trio.run(_until_told, config, reread)
-    except BaseExceptionGroup as group:
-        error = lone(group)
-        if isinstance(error, ShoalError):
-            raise error from None
-        log.exception("agent.crashed")
-        return ShoalError.exit_code
-    return 0
-
-
-async def _until_told(config: Config, reread: Callable[[], Config] | None) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-        agent = Agent(config, reread)
-        notifier = Notifier()
-        ask, asked = trio.open_memory_channel[None](1)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_obey_signals, signals, agent, notifier, ask)
-            await nursery.start(agent.run)
-            if not agent.stopped.is_set():
-                notifier.ready(agent.summary)
-            nursery.start_soon(notifier.watchdog)
-            nursery.start_soon(_reload_when_asked, asked, agent, notifier)
-            await agent.stopped.wait()
-            nursery.cancel_scope.cancel()
-
-
-async def _obey_signals(
-    signals: AsyncIterator[int], agent: Agent, notifier: Notifier, reload: trio.MemorySendChannel[None]
-) -> None:
-    """SIGHUP asks for a reload; any other signal makes the agent leave and stop, and so does the end of its terminal.
-
-    A reload that waits already reads whatever the second one would.
-    """
-    terminal = has_terminal()
-    async for number in signals:
-        hung_up = terminal and not has_terminal()
-        if number == signal.SIGHUP and not hung_up:
-            with contextlib.suppress(trio.WouldBlock):
-                reload.send_nowait(None)
-            continue
-        log.info("agent.stopping", signal=signal.Signals(number).name)
-        notifier.stopping()
-        agent.stop()
-
-
-async def _reload_when_asked(asked: trio.MemoryReceiveChannel[None], agent: Agent, notifier: Notifier) -> None:
-    async for _ in asked:
-        notifier.reloading(time.monotonic_ns() // 1000)
-        try:
-            await agent.reload()
-        except ShoalError as error:
-            log.warning("agent.not_reloaded", error=error.message, hint=error.hint)
-        notifier.ready(agent.summary)

@@ -120,6 +120,12 @@ class Driver:
         """Bury a node for good. Raises gossip's UnknownNode."""
         self.obey(self.node.forget(node_id, trio.current_time()))
 
+    def echo(self, node_id: bytes, *, full: bool) -> int | None:
+        """Ping a member outside of any probe; see `gossip.Node.echo`."""
+        number, effects = self.node.echo(node_id, trio.current_time(), full=full)
+        self.obey(effects)
+        return number
+
     async def leave(self) -> None:
         """Say goodbye and return when everybody had time to hear it; the caller sets the deadline."""
         self.obey(self.node.leave(trio.current_time()))

@@ -16,8 +16,7 @@ member, the dead too, is known to have the one in use: who slept joins while its
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
@@ -29,7 +28,7 @@ from ..gossip.member import Member, SectionKind, State
 from ..gossip.seal import KeyRing, Seal, key_id, parse_key
 from .errors import Refused, StateUnusable
 from .key_document import MOST_REMOVED, Document, Report
-from .key_source import KEYS
+from .key_store import KEYS, Stored, stored_keys
 from .payloads import PayloadError
 from .state import StateDirectory
 
@@ -65,40 +64,6 @@ class RingFacts:
     keys: tuple[KeyFacts, ...]
 
 
-@attrs.frozen(kw_only=True)
-class Stored:
-    """What the state directory holds. `file` are the ids that the key file had then."""
-
-    document: Document = attrs.field(factory=Document)
-    own: tuple[bytes, ...] = attrs.field(default=(), repr=False)
-    file: tuple[str, ...] = ()
-
-    def plain(self) -> dict[str, Any]:
-        document = self.document
-        return {
-            "epoch": document.epoch,
-            "issuer": document.issuer.hex(),
-            "ids": list(document.ids),
-            "carried": [b64encode(key).decode() for key in document.carried],
-            "removed": list(document.removed),
-            "target": document.target,
-            "own": [b64encode(key).decode() for key in self.own],
-            "file": list(self.file),
-        }
-
-    @classmethod
-    def from_plain(cls, value: Mapping[str, Any]) -> Stored:
-        """Raises ValueError, KeyError, TypeError, KeyRefused or PayloadError when it makes no sense."""
-        document = Document()
-        if value["epoch"]:
-            ids, removed = ([bytes.fromhex(i) for i in value[name]] for name in ("ids", "removed"))
-            carried = [b64decode(key) for key in value["carried"]]
-            fields: list[object] = [value["epoch"], bytes.fromhex(value["issuer"]), ids, carried, removed]
-            document = Document.from_plain([*fields, bytes.fromhex(value["target"])])
-        own = tuple(parse_key(key) for key in value["own"])
-        return cls(document=document, own=own, file=tuple(str(i) for i in value["file"]))
-
-
 class Keys:
     """The ring in force and the changes to it; everything in trio's thread.
 
@@ -124,7 +89,7 @@ class Keys:
         self._publish = publish
         self._reports: dict[bytes, tuple[tuple[int, int, bytes], Report | None]] = {}
         self._stir = trio.Event()
-        stored = _stored(state)
+        stored = stored_keys(state)
         ring = file
         if stored is not None and stored.file == file.ids:
             self._held = stored
@@ -141,6 +106,11 @@ class Keys:
     @property
     def ring(self) -> KeyRing:
         return self.seal.ring
+
+    @property
+    def file_ids(self) -> tuple[str, ...]:
+        """Ids of the keys in the key file at the start."""
+        return self._file.ids
 
     @property
     def _own(self) -> tuple[bytes, ...]:
@@ -345,17 +315,6 @@ class Keys:
     def _save(self, held: Stored) -> None:
         if self._state is not None:
             self._state.save(KEYS, held.plain(), secret=True)
-
-
-def _stored(state: StateDirectory | None) -> Stored | None:
-    value = state.load(KEYS) if state is not None else None
-    if state is None or value is None:
-        return None
-    try:
-        return Stored.from_plain(value)
-    except (ValueError, KeyError, TypeError, KeyRefused, PayloadError) as error:
-        state.set_aside(KEYS, type(error).__name__)
-        return None
 
 
 def _with(ring: KeyRing, others: Iterable[bytes]) -> KeyRing:

@@ -62,6 +62,15 @@ class RecordPayload:
             raise PayloadError(f"record.capabilities: {error}") from error
 
 
+def agent_version(payload: bytes) -> str | None:
+    """The version of the agent that published a record; None when it does not say."""
+    try:
+        version = _fields(payload, "record", 2)[1]
+    except PayloadError:
+        return None
+    return version if type(version) is str else None
+
+
 @attrs.frozen
 class SchedulePayload:
     """Whether a node takes new work, and its weight among equals (100 is usual)."""

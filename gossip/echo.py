@@ -48,5 +48,5 @@ class Echoes:
             self._sent[ack.request] = True
 
     def take(self, number: int) -> bool:
-        """Whether the answer came until now; then it is forgotten."""
-        return self._sent.pop(number, False)
+        """Whether the answer came; once it did, it is forgotten."""
+        return self._sent.get(number, False) and self._sent.pop(number)
