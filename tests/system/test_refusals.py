@@ -44,8 +44,8 @@ def test_a_second_agent_on_the_same_state(one, shoal, directory):
 
 
 def test_an_address_of_another_machine(shoal, directory):
-    done = shoal("run", "--socket", directory / "two.sock", "--bind", "192.0.2.1:7931", "--allow-plaintext")
-    assert "the gossip address 192.0.2.1:7931 cannot be used" in refused(done, 78)
+    done = shoal("run", "--socket", directory / "two.sock", "--bind", "198.51.100.77:7931", "--allow-plaintext")
+    assert "the gossip address 198.51.100.77:7931 cannot be used" in refused(done, 78)
 
 
 def test_a_state_directory_that_cannot_be(shoal, directory):
