@@ -1,4 +1,7 @@
-"""Where datagrams and streams come in: opened, bounded, parsed, and given to the part that they are for."""
+"""Where datagrams and streams come in: opened, bounded, parsed, and given to the part that they are for.
+
+Nothing queues here: each input is done with before the next, and what waits is in the socket's bounded buffer.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from .core import Core
 from .effects import Isolation
 from .errors import FrameRefused, FrameReplayed, KeyUnknown, WireError
 from .frames import PAYLOAD_BYTES
+from .items import pack_row
 from .limits import Allowance, SourceLimit
 from .member import Address
-from .messages import Ack, Flag, Gossip, Message, Nack, NotMe, Page, Paged, Ping, PingRequest, Pull, Push, Sync
+from .messages import Ack, Flag, Gossip, Message, Nack, NotMe, Page, Paged, Ping, PingRequest, Pull, Push, Row, Sync
 from .parts import Parts
 from .table import NEVER
 
@@ -164,19 +168,20 @@ class Border:
         """Tell a peer what it has wrong, at most once a second, and only where a member is known to be."""
         core = self._core
         entry = core.table.get(peer)
-        if (
-            core.paused
-            or entry is None
-            or entry.claim.address != to
-            or now - self._told.get(peer, NEVER) < _TOLD_SECONDS
-        ):
+        if core.paused or entry is None or entry.claim.address != to:
+            return
+        if now - self._told.get(peer, NEVER) < _TOLD_SECONDS:
+            return
+        validated = entry.validated == to
+        known = [entry for entry in map(core.table.get, outdated) if entry is not None]
+        # Without section versions a row is no longer than the one that it corrects.
+        rows = [core.table.packed(each) if validated else pack_row(Row(each.told().claim)) for each in known]
+        body = fitting(rows, room_for(room, validated=validated) - wire.HEADER_BYTES - len(core.origin()))
+        if not body:
             return
         if len(self._told) >= _MOST_TOLD:
             self._told.clear()
         self._told[peer] = now
-        rows = [core.table.packed(known) for known in map(core.table.get, outdated) if known is not None]
-        room = room_for(room, validated=entry.validated == to)
-        body = fitting(rows, room - wire.HEADER_BYTES - len(core.origin()))
         core.send(core.message(wire.GOSSIP, body), to)
 
     def _page(self, page: Page, room: int, source: Address, now: float) -> None:

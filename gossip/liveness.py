@@ -137,7 +137,8 @@ class Liveness:
         if entry.pending:
             self._warn(entry, now)
         else:
-            self._spread.row(entry.node_id, now)
+            # A refutation goes before everything else: each moment of it spares somebody a wrong death.
+            self._spread.row(entry.node_id, now, first=claim.rank is Rank.ALIVE)
         return Verdict.NEWER
 
     def _settle(self, entry: Entry, before: Claim, now: float, age: int | None) -> None:

@@ -7,7 +7,7 @@ from random import Random
 from shoal.gossip import Ask, KeyRing, Node, Rank, Seal, Send, items, key_id, wire
 from shoal.gossip.frames import PlainFrames
 from shoal.gossip.limits import _MOST_SOURCES, PACKETS_A_SECOND, Allowance, SourceLimit
-from shoal.gossip.messages import Ack, Gossip, NotMe, Ping
+from shoal.gossip.messages import Ack, Gossip, Head, NotMe, Ping
 
 OLD, NEW = b"\x01" * 32, b"\x02" * 32
 
@@ -155,3 +155,39 @@ def test_a_member_that_uses_a_key_we_slept_through_is_pinged_in_ours(kit, told):
     assert not [e for e in asleep.receive(told_in_new, ("192.0.2.1", 1), 2.2) if isinstance(e, Send)]
     short = other._core.frames.wrap(b"x", kit.address(9))
     assert not [e for e in asleep.receive(short, kit.address(2), 2.2) if isinstance(e, Send)]
+
+
+def test_a_correction_is_no_longer_than_what_it_corrects_until_the_address_is_proven(kit, told):
+    node = kit.node(1)
+    heads = tuple(Head(kind, 1, bytes(8)) for kind in range(1, 6))
+    told(node, kit.row(9), sender=9)
+    told(node, kit.row(3, incarnation=5, heads=heads), sender=9)
+    packet = kit.gossip(9, items.pack_row(kit.row(3)))
+    (sent,) = [e for e in node.receive(packet, kit.address(9), 5.0) if isinstance(e, Send)]
+    assert len(sent.data) <= len(packet)
+    assert wire.decode(kit.frames.unwrap(sent.data)).items.rows == (kit.row(3, incarnation=5),)
+    node._core.table.edit(kit.id(9)).validated = kit.address(9)
+    (sent,) = [e for e in node.receive(packet, kit.address(9), 6.0) if isinstance(e, Send)]
+    assert wire.decode(kit.frames.unwrap(sent.data)).items.rows == (kit.row(3, incarnation=5, heads=heads),)
+
+
+def test_a_flood_from_forged_sources_never_gets_more_than_it_sends(kit, told):
+    node = kit.node(1)
+    for number in range(2, 30):
+        told(node, kit.row(number), sender=number)
+    node.publish(1, bytes(400), 0.0)
+    asked = wire.ping_request(5, kit.speaker(200), (kit.id(4), 1000, 400), kit.address(4))
+    floods = [
+        ping(kit, 200),
+        ping(kit, 200, target=7),
+        kit.gossip(200, items.pack_row(kit.row(5))),
+        kit.frames.wrap(asked),
+        kit.frames.wrap(b"\x00" * 50),
+    ]
+    into = out = 0
+    for number in range(200):
+        data = floods[number % len(floods)]
+        into += len(data)
+        effects = node.receive(data, ("192.0.2.1", 1000 + number), 10.0 + number / 1000)
+        out += sum(len(e.data) for e in effects if isinstance(e, Send))
+    assert out <= into

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from shoal.gossip import Rank
 from shoal.gossip.spread import Queue
 
 
@@ -54,3 +55,13 @@ def test_what_has_nothing_to_say_any_more_is_dropped():
     queue.push(1)
     assert queue.take(lambda _: None, 100, 9) == []
     assert not len(queue)
+
+
+def test_a_refutation_goes_first(kit, told):
+    node = kit.node(1)
+    told(node, kit.row(2), sender=9)
+    told(node, kit.row(2, Rank.SUSPECT, accusers=(5,)), sender=9)
+    for number in (3, 4):
+        told(node, kit.row(number), sender=9)
+    told(node, kit.row(2, incarnation=1), sender=9)
+    assert next(iter(node._parts.spread.rows._levels[0])) == kit.id(2)
