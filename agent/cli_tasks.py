@@ -47,7 +47,7 @@ def declare_options(parser: Parser, *, placing: bool) -> None:
     add("--spread", metavar="LABEL[:SKEW]", help="spread the nodes over the values of a label")
     add("--anti-affinity", metavar="LABEL", help="no two of the nodes share the value of a label")
     add("--placed", action="append", metavar="NODE", help="holds one already: spread or keep apart from it; repeatable")
-    add("--prefer", action="append", metavar="[WEIGHT:]REQ", help=f"{wish}; repeatable")
+    add("--prefer", action="append", metavar="[WEIGHT:]REQ", help=f"{wish} (rather not: --prefer=-5:REQ); repeatable")
     add("--prefer-local", type=positive, metavar="MARGIN", help="this node, unless it is so much worse")
     add("--fallback", action="append", metavar="REQ", help="instead of the requirement when nothing fits; repeatable")
     if placing:

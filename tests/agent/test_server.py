@@ -264,8 +264,9 @@ async def test_any_messages_get_typed_answers_and_leave_the_server_as_it_was(con
     names = [*serving.names, *in_flight.CONTROLS, "nonsense", 7, None]
     values = [None, True, 0, -1, 2**63, 1.5, "", "n1", b"x", [], ["a"], [1], {}, {"a": 1}, {"n": {"n": 1}}]
     keys = ["labels", "states", "requirement", "limit", "members", "node", "addresses", "keys", "stream", "id", "odd"]
+    keys += ["task", "options", "policy", "explain", "failure", "tool", "peak_ram_mb", "strict"]
     async with connect() as wire:
-        for number in range(400):
+        for number in range(600):
             args = {key: chance.choice(values) for key in chance.sample(keys, chance.randrange(4))}
             message = {"id": number, "call": chance.choice(names), "args": chance.choice([args, args, None, 7])}
             await wire.send(message | {"deadline_ms": 1})
