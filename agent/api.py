@@ -153,7 +153,7 @@ class Later:
     It reads only what never changes, such as the view that the handler took.
     """
 
-    work: Callable[[], Answer]
+    work: Callable[[], Answer | Pages]
 
 
 class Outlet(Protocol):

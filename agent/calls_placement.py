@@ -11,7 +11,7 @@ from ..capabilities.review import review
 from ..placement.ages import ages_of
 from ..placement.errors import UnknownNode as NotHeld
 from ..placement.explain import DEFAULT_CAP, explain_decision, explain_find
-from ..placement.find import find_suitable_nodes
+from ..placement.find import Found, find_suitable_nodes
 from ..placement.nodes import NodeState
 from ..placement.options import NO_OPTIONS, Options
 from ..placement.place import place as place_task
@@ -33,6 +33,8 @@ _MANY = 1_000_000
 _REVIEWED = 2000
 # A placement over more nodes, with all that they remember, takes milliseconds: gossip must not wait for it.
 _AT_ONCE = 200
+# So does a query whose options make it look at each node instead of asking the index.
+_AT_ONCE_EACH = 1000
 # More rows of an explanation than anybody reads.
 _CAP = 1000
 _GONE = (NodeState.DEAD, NodeState.LEFT)
@@ -49,25 +51,35 @@ def find(request: Request) -> Pages | Later:
     wanted, options = parse(arguments["requirement"]), arguments["options"]
     if arguments["strict"]:
         options = attrs.evolve(options, strict=True)
-    found = find_suitable_nodes(view, wanted, arguments["limit"], now=now, options=options)
-    head: Answer = {
-        "total": found.matching,
-        "known": len(view),
-        "isolated": view.isolated,
-        "fallback": found.fallback,
-        "view": view_map(view, now),
-    }
-    if not found.nodes and arguments["explain"]:
 
-        def why() -> Answer:
+    def begun() -> tuple[Answer, Found]:
+        found = find_suitable_nodes(view, wanted, arguments["limit"], now=now, options=options)
+        head: Answer = {
+            "total": found.matching,
+            "known": len(view),
+            "isolated": view.isolated,
+            "fallback": found.fallback,
+            "view": view_map(view, now),
+        }
+        return head, found
+
+    def ended(head: Answer, found: Found) -> Answer | Pages:
+        if not found.nodes and arguments["explain"]:
             told = explain_find(view, wanted, now=now, options=options)
             return {**head, "nodes": [], "explanation": explanation_map(told)}
+        return listed(head, found)
 
-        return Later(why)
-    if arguments["review"]:
-        head["warnings"] = [*_slips(view, wanted), *_strangers(view, options)]
-    labels = arguments["labels"]
-    return in_pages((node_row(record, labels=labels, now=now, here=view.here) for record in found.nodes), head)
+    def listed(head: Answer, found: Found) -> Pages:
+        if arguments["review"]:
+            head["warnings"] = [*_slips(view, wanted), *_strangers(view, options)]
+        labels = arguments["labels"]
+        return in_pages((node_row(record, labels=labels, now=now, here=view.here) for record in found.nodes), head)
+
+    each = options.names_nodes or options.prefer or options.asks_for_a_set
+    if each and len(view) > _AT_ONCE_EACH:
+        return Later(lambda: ended(*begun()))
+    head, found = begun()
+    return listed(head, found) if found.nodes or not arguments["explain"] else Later(lambda: ended(head, found))
 
 
 def place(request: Request) -> Answer | Later:

@@ -202,6 +202,18 @@ async def test_a_big_cluster_is_placed_over_out_of_the_loop_with_the_same_answer
     assert await answer("place", **asked) == small
 
 
+async def test_a_query_that_looks_at_each_node_of_many_is_answered_out_of_the_loop_too(answer, monkeypatch):
+    asked = [
+        {"options": {"avoid": ["n2"]}, "review": True},
+        {"options": {"prefer": [{"requirement": "gpu_nvidia"}]}, "limit": 2},
+        {"options": {"count": 4}, "explain": True},
+        {"options": {"count": 4}},
+    ]
+    small = [await answer("find", **args) for args in asked]
+    monkeypatch.setattr(calls_placement, "_AT_ONCE_EACH", 0)
+    assert [await answer("find", **args) for args in asked] == small
+
+
 # explain and find
 
 
