@@ -1,6 +1,7 @@
 """Whole agents inside this process, on loopback: two clusters of one and two nodes."""
 
 import contextlib
+import shutil
 import socket
 import threading
 from pathlib import Path
@@ -428,6 +429,34 @@ async def test_a_new_identity_is_stored_and_shown(config, tmp_path):
         assert agent.token[1] == generation
     async with open_agent(config()) as agent:
         assert agent.token[1] > generation
+
+
+async def test_of_two_with_one_state_one_becomes_another_node(config, tmp_path, eventually):
+    """A cloned machine: both have the same id, and neither knows of the other before they meet."""
+    async with open_agent(config("two")) as two:
+        cloned = two.token[0]
+    shutil.copytree(tmp_path / "two.state", tmp_path / "clone.state")
+    async with (
+        open_agent(config()) as one,
+        open_agent(config("two", seeds=[seed(one)])) as two,
+        open_agent(config("clone", seeds=[seed(one)])) as clone,
+    ):
+        agents = (one, two, clone)
+
+        def settled():
+            ids = {agent.token[0] for agent in agents}
+            alive = [{node.node_id for node in agent.find_suitable_nodes("arch")} for agent in agents]
+            return len(ids) == 3 and alive == [ids] * 3
+
+        await eventually(settled, 30)
+        for agent in agents:
+            here = agent.view.get(agent.view.here)
+            assert (here.node_id, here.generation, here.addr) == (*agent.token, seed(agent))
+        assert cloned in (two.token[0], clone.token[0]), "one of them keeps it"
+        other = two if two.token[0] != cloned else clone
+        new = other.token
+    async with open_agent(config("two" if other is two else "clone")) as again:
+        assert again.token[0] == new[0], "the new id is on disk"
 
 
 async def test_a_disk_that_fails_while_running_ends_nobody(config, monkeypatch):
