@@ -46,7 +46,7 @@ class PretendReader:
             if value is None or (isinstance(value, Mapping) and "symlink" in value):
                 continue
             real = self._real(path)
-            self._entries[real] = value
+            self._entries[real] = contents(value)
             self._note(real)
             if isinstance(value, Mapping) and "dir" in value:
                 self._children.setdefault(real, set()).update(value["dir"])
@@ -172,6 +172,13 @@ def online_of(given):
     return frozenset(map(int, numbers)) or frozenset({0})
 
 
+def contents(value):
+    """What a path is listed with; bytes are read as the system's reader reads them."""
+    if isinstance(value, Mapping) and "bytes_hex" in value:
+        return bytes.fromhex(value["bytes_hex"]).decode("utf-8", "replace")
+    return value
+
+
 def called(given, *names):
     """The listed result of the first of the calls that is listed; raises what it says, LookupError when none is."""
     for name in names:
@@ -180,6 +187,8 @@ def called(given, *names):
             value = given[key]
             if isinstance(value, Mapping) and "errno" in value:
                 raise failure(value["errno"])
+            if isinstance(value, Mapping) and "raises" in value:
+                raise getattr(builtins, value["raises"])(key)
             return value
     raise LookupError(names)
 
@@ -191,7 +200,8 @@ class Pretend:
         self.given = dict(given)
         for key in given:
             if key.startswith("cmd:") and not key.startswith("cmd:nvidia-smi --query"):
-                self.given.setdefault(f"/usr/bin/{key[4:].split()[0]}", "")
+                program = key[4:].split()[0]
+                self.given.setdefault(program if program.startswith("/") else f"/usr/bin/{program}", "")
         self.reader = PretendReader(self.given)
         self.facades = Facades(
             uname=self._uname,
@@ -212,7 +222,9 @@ class Pretend:
         try:
             found = called(self.given, "os.uname", "platform.uname", "uname")
         except LookupError:
-            found = {}
+            found = self.given.get("uname", self.given.get("cmd:uname -m", {}))
+        if isinstance(found, str):
+            found = {"machine": found.strip()}
         if isinstance(found, list):
             found = dict(zip(("sysname", "nodename", "release", "version", "machine"), found, strict=False))
         machine = self.given.get("call:platform.machine") or found.get("machine") or machine_of(self.given)
@@ -231,7 +243,7 @@ class Pretend:
             return len(online_of(self.given))
 
     def _http(self, url):
-        answer = self.given.get(f"http:GET {url}", {"error": "ECONNREFUSED"})
+        answer = self.given.get(f"http:GET {url}", self.given.get(f"http:{url}", {"error": "ECONNREFUSED"}))
         if "error" in answer:
             raise failure(answer["error"] if hasattr(errno, answer["error"]) else "ETIMEDOUT")
         body = answer.get("json")
@@ -244,7 +256,8 @@ class Pretend:
 
     def _run(self, argv, **limits):
         name = argv[0].rpartition("/")[2]
-        answer = self.given.get("cmd:" + " ".join([name, *argv[1:]]), {"errno": "ENOENT"})
+        lines = (" ".join([program, *argv[1:]]) for program in (name, argv[0]))
+        answer = next((self.given[f"cmd:{line}"] for line in lines if f"cmd:{line}" in self.given), {"errno": "ENOENT"})
         if isinstance(answer, str):
             return ProgramAnswer(code=0, output=answer)
         if "errno" in answer or "error" in answer:

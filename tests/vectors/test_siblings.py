@@ -711,3 +711,20 @@ ALL = {
 @pytest.mark.parametrize("title", ALL)
 def test_sibling(title):
     check(*ALL[title])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"uname": "aarch64\n"}, {"arch": "arm64"}),
+        ({"uname": {"machine": "riscv64", "sysname": "Linux"}}, {"arch": "riscv64", "os": "linux"}),
+        ({"call:os.sched_getaffinity": {"raises": "OSError"}, **EIGHT}, {"cpu_usable_milli": 8000}),
+        ({"/etc/os-release": {"bytes_hex": "49443df8780a"}}, {"distro": None}),
+        ({"cmd:/opt/go/bin/go version": "go version go1.22.3 linux/amd64\n", "env:PATH": "/opt/go/bin"},
+         {"tool_go_version": "1.22.3"}),
+        ({"http:http://127.0.0.1:11434/api/version": {"status": 200, "json": {"version": "0.9.0"}}},
+         {"ollama_running": True}),
+    ],
+)  # fmt: skip
+def test_every_form_of_input_is_understood(given, expected):
+    check(given, expected)
