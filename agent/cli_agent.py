@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from . import __version__
@@ -49,7 +50,11 @@ def version(options: argparse.Namespace) -> int:
 
 
 def config_check(options: argparse.Namespace) -> int:
-    for warning in _load(options).warnings:
+    from .key_source import ring_of
+
+    config = _load(options)
+    ring_of(config.gossip.key_file, None, os.environ)
+    for warning in config.warnings:
         output.write(f"warning: {warning}")
     output.write("the configuration is good")
     return 0

@@ -2,6 +2,10 @@
 
     .venv/bin/python tests/bench/cluster.py --nodes 64 --starts 10 --kills 20 --idle 60
 
+Packets and bytes are those of the whole network namespace: on a machine with other traffic give it one of its own,
+
+    unshare --net sh -c 'ip link set lo up; .venv/bin/python tests/bench/cluster.py --idle 60 --sealed'
+
 Every agent is a process with its own configuration; one observer holds a `watch` stream to each. Times are seconds.
 Peers on the same kind of machine (2 cores), measured once: serf 64 at once 0.9-1.2 s, but 25-90 s in a third of
 starts; kill to last survivor 9.7 s (lan timings); leave 1.0 s; label change 0.57 s; idle CPU 0.25 %, 2 packets/s.
@@ -10,6 +14,7 @@ starts; kill to last survivor 9.7 s (lan timings); leave 1.0 s; label change 0.5
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import os
 import random
@@ -29,19 +34,21 @@ from shoal.agent.frames import REPLY_BYTES, REQUEST_BYTES, FrameReader, encode
 
 READY_SECONDS = 180.0
 SETTLE_SECONDS = 60.0
+KEY_FILE = "gossip.key"
 
 
 class Watched:
     """One agent process and what its watch stream showed: state and label of every node, by node id."""
 
-    def __init__(self, index: int, directory: Path, port: int, seed: int, profile: str) -> None:
+    def __init__(self, index: int, directory: Path, port: int, seed: int, profile: str, *, sealed: bool) -> None:
         self.name = f"n{index:03d}"
         self.socket = str(directory / f"{self.name}.sock")
         self.config = directory / f"{self.name}.toml"
+        key_file = f'key_file = "{directory}/{KEY_FILE}"\n' if sealed else ""
         self.config.write_text(
             f'[node]\nname = "{self.name}"\n[gossip]\nbind = "127.0.0.1:{port}"\nseeds = ["127.0.0.1:{seed}"]\n'
-            f'profile = "{profile}"\n[api]\nsocket = "{self.socket}"\n[log]\nlevel = "warning"\n[labels]\nmark = 0\n'
-            'region = "here"\n'
+            f'profile = "{profile}"\n{key_file}[api]\nsocket = "{self.socket}"\n[log]\nlevel = "warning"\n'
+            '[labels]\nmark = 0\nregion = "here"\n'
         )
         self.log = directory / f"{self.name}.log"
         self.process: subprocess.Popen[bytes] | None = None
@@ -101,10 +108,16 @@ class Watched:
 class Cluster:
     """N agents; the first one is everybody's seed, and started with the rest."""
 
-    def __init__(self, count: int, profile: str) -> None:
+    def __init__(self, count: int, profile: str, *, sealed: bool = False) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="shoal-bench-"))
         ports = free_ports(count)
-        self.agents = [Watched(i, self.directory, port, ports[0], profile) for i, port in enumerate(ports)]
+        if sealed:
+            key = self.directory / KEY_FILE
+            key.touch(0o600)
+            key.write_text(base64.b64encode(os.urandom(32)).decode())
+        self.agents = [
+            Watched(i, self.directory, port, ports[0], profile, sealed=sealed) for i, port in enumerate(ports)
+        ]
         self.dead: set[str] = set()
 
     @property
@@ -267,10 +280,15 @@ def summary(samples: list[float | None]) -> dict[str, object]:
 
 
 async def bench(options: argparse.Namespace) -> dict[str, object]:
-    result: dict[str, object] = {"nodes": options.nodes, "profile": options.profile, "cpus": os.cpu_count()}
+    result: dict[str, object] = {
+        "nodes": options.nodes,
+        "profile": options.profile,
+        "sealed": options.sealed,
+        "cpus": os.cpu_count(),
+    }
     starts: list[float | None] = []
     for left in reversed(range(options.starts)):
-        cluster = Cluster(options.nodes, options.profile)
+        cluster = Cluster(options.nodes, options.profile, sealed=options.sealed)
         try:
             async with trio.open_nursery() as nursery:
                 starts.append(await start_once(cluster, nursery))
@@ -308,6 +326,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=64)
     parser.add_argument("--profile", default="lan")
+    parser.add_argument("--sealed", action="store_true", help="all agents have one key")
     parser.add_argument("--starts", type=int, default=1, help="clusters started; the last one is measured further")
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--leaves", type=int, default=3)
