@@ -141,7 +141,16 @@ class Cluster(Shell):
         )
         machine.up, machine.left = True, False
         machine.life += 1
+        self._index_of[machine.identity.node_id] = index
         self._start(machine, join)
+
+    def reinstall(self, index: int) -> None:
+        """The process is gone with its state directory; a node with a new id starts in its place and joins."""
+        machine = self.machines[index]
+        self.stop(machine)
+        node_id = self.chance.randbytes(NODE_ID_BYTES)
+        machine.identity = attrs.evolve(machine.identity, node_id=node_id)
+        self.restart(index, forgetful=True)
 
     def leave(self, index: int) -> None:
         machine = self.machines[index]

@@ -5,6 +5,7 @@ Used by the property tests on the core as it is, and by the mutation tests on co
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from random import Random
 
@@ -110,7 +111,7 @@ class Laws:
 def crash_is_noticed(seed, *, count=16, victims=1, within=25.0, settings=None, network=None):
     """All survivors show the crashed dead in time, and nobody else."""
     cluster = rest(count, seed, settings=settings, network=network)
-    laws = Laws(cluster)
+    Laws(cluster, every=0.5 if count <= 64 else 8.0)
     cluster.run(4.0)
     dead = cluster.chance.sample(range(count), victims)
     for victim in dead:
@@ -124,7 +125,6 @@ def crash_is_noticed(seed, *, count=16, victims=1, within=25.0, settings=None, n
     took = cluster.now - 4.0
     cluster.run(10.0)
     demand(not false_deaths(cluster, dead), "P5 nobody else is declared", false_deaths(cluster, dead)[:3])
-    del laws
     return took
 
 
@@ -266,3 +266,206 @@ def no_hole_stays(seed, *, count=12, seconds=90.0, settings=None):
     equal = cluster.run_until(healed, 2 * settings.sync_interval)
     demand(equal, "P4 tables stay different", differences(cluster), mischief.done)
     return cluster.now - mischief.ended_at
+
+
+def stopped_and_odd_clocks(seed, *, count=32):
+    """P9: clock steps, drift, suspend and freeze make no dead; who was away accuses nobody on return."""
+    cluster = rest(count, seed)
+    cluster.seeds = [0]
+    years = 10 * 365 * 86400.0
+    for index in range(count):
+        cluster.drift(index, 0.9 + 0.2 * (index % 2))
+        cluster.set_wall_clock(index, years if index % 3 else -years)
+    cluster.run(20.0)
+    demand(not cluster.of(Change.FAILED), "P9 drift makes dead", cluster.of(Change.FAILED)[:3])
+    cluster.crash(1)
+    cluster.run(0.2)
+    cluster.restart(1)  # its wall clock says 1960 or 2033
+    cluster.run(20.0)
+    demand(cluster.complete(), "P9 restarted with a stepped clock", [m.node.alive for m in cluster.running()])
+    demand(not cluster.of(Change.FAILED), "P9 steps make dead", cluster.of(Change.FAILED)[:3])
+    for away, stop in ((2, cluster.freeze), (3, cluster.suspend), (4, cluster.freeze), (5, cluster.suspend)):
+        seconds = 3.0 if away < 4 else 30.0
+        cluster.happenings.clear()
+        stop(away, seconds)
+        cluster.run(seconds + 25.0)
+        returned = cluster.now - 25.0
+        accused = [h for h in cluster.of(Change.SUSPECTED, Change.FAILED) if h.observer == away and h.at >= returned]
+        demand(not accused, "P9 back from a stop it accuses", away, accused[:3])
+        wrong = false_deaths(cluster, [away])
+        demand(not wrong, "P9 a stop makes others dead", away, wrong[:3])
+        demand(seconds > 3 or not cluster.of(Change.FAILED), "P9 a short stop makes dead", away)
+        demand(cluster.complete(), "P9 back within seconds", away, [m.node.alive for m in cluster.running()])
+
+
+def spread_is_quick(seed, *, count=200, loss=0.0, news=8):
+    """P3: p99 of the time in which a row, and a small section with it, reaches all. Gives it in ticks."""
+    cluster = rest(count, seed, network=Network(loss=loss))
+    cluster.run(5.0)
+    took = []
+    for number in range(news):
+        cluster.happenings.clear()
+        index = cluster.chance.randrange(count)
+        at = cluster.now
+        cluster.publish(index, bytes([number]), SectionKind.SCHEDULE)
+        cluster.run(6.0)
+        seen = cluster.first_seen(Change.SECTION, index)
+        demand(len(seen) == count, "P3 reaches all", len(seen))
+        took += [moment - at for observer, moment in seen.items() if observer != index]
+    ticks = sorted(took)[int(0.99 * len(took))] / cluster.settings.gossip_tick
+    limit = math.ceil(math.log(count, cluster.settings.fanout + 1)) + 2 + (loss > 0)
+    demand(ticks <= limit, "P3 p99 in ticks", ticks, "of", limit)
+    return ticks
+
+
+def leave_is_known(seed, *, count=128, loss=0.1):
+    """P12: p99 <= 2 s, and leaving is no death. Gives the p99."""
+    cluster = rest(count, seed, network=Network(loss=loss))
+    cluster.run(5.0)
+    at = cluster.now
+    cluster.leave(7)
+    cluster.run(30.0)
+    seen = {who: when for who, when in cluster.first_seen(Change.LEFT, 7).items() if who != 7}
+    demand(len(seen) == count - 1, "P12 leave known everywhere", len(seen))
+    p99 = sorted(seen.values())[int(0.99 * len(seen))] - at
+    demand(p99 <= 2.0, "P12 p99 of leaving", p99)
+    demand(not cluster.of(Change.FAILED), "P12 leaving is no death", cluster.of(Change.FAILED)[:3])
+    return p99
+
+
+def partition_heals(seed, *, count=32, seconds=600.0):
+    """P13: 50/50 for long, converged within 30 s, no false dead within a side. Gives the seconds."""
+    cluster = rest(count, seed)
+    Laws(cluster, every=2.0)
+    half = count // 2
+    cluster.run(3.0)
+    cluster.partition(range(half), range(half, count))
+    cluster.run(seconds)
+
+    def side(index):
+        return index is not None and index < half
+
+    within = [h for h in cluster.of(Change.FAILED) if side(h.observer) == side(cluster.index_of(h.subject))]
+    demand(not within, "P13 no false dead within a side", within[:3])
+    across = {cluster.shown(one, other) for one in range(half) for other in range(half, count)}
+    demand(across == {State.DEAD}, "P13 the other side is dead", across)
+    cluster.heal()
+    healed = cluster.run_until(lambda: cluster.complete() and equal_tables(cluster), 30.0)
+    demand(healed, "P13 heals in 30 s", [m.node.alive for m in cluster.running()])
+    return cluster.now - seconds - 3.0
+
+
+def all_restart(seed, *, count=100, loss=0.05, over=5.0, within=10.0):
+    """P11: all restarted in random order; full mesh soon after. Gives the seconds since the last restart."""
+    cluster = rest(count, seed, network=Network(loss=loss), record=bytes(440))
+    cluster.seeds = [0, 1, 2]
+    cluster.recorded = frozenset({Change.FAILED})
+    cluster.run(3.0)
+
+    def restart(index):
+        cluster.crash(index)
+        cluster.restart(index)
+        cluster.publish(index, bytes(440))
+
+    for index in range(count):
+        cluster.after(over * cluster.chance.random(), restart, index)
+    cluster.run(over)
+    demand(cluster.run_until(lambda: meshed(cluster), within), "P11 full mesh", holes(cluster))
+    return cluster.now - over - 3.0
+
+
+def meshed(cluster):
+    return not holes(cluster, most=1)
+
+
+def holes(cluster, most=5):
+    """Pairs of which one does not show the other alive in the generation that it has."""
+    found = []
+    for one in cluster.running():
+        table = one.node._core.table
+        for other in cluster.running():
+            entry = table.get(other.identity.node_id)
+            if entry is None or entry.shown is not State.ALIVE or entry.claim.generation != other.identity.generation:
+                found.append((one.index, other.index))
+                if len(found) >= most:
+                    return found
+    return found
+
+
+def sizes(machine):
+    """Everything in a node that could grow, by count."""
+    node, parts = machine.node, machine.node._parts
+    found = {"rows": len(node._core.table), "recent": len(node._core.recent), "queue": len(parts.spread)}
+    for name in (
+        "spread",
+        "sections",
+        "prober",
+        "answers",
+        "syncer",
+        "joiner",
+        "relay",
+        "liveness",
+        "intake",
+        "upkeep",
+    ):
+        part = getattr(parts, name)
+        for key, value in vars(part).items():
+            if isinstance(value, dict | list | set):
+                found[f"{name}.{key}"] = len(value)
+    return found
+
+
+def rows_are_bounded(cluster):
+    ids = len(cluster._index_of)
+    for machine in cluster.running():
+        demand(len(machine.node._core.table) <= ids, "P10 rows <= distinct ids", machine.index)
+
+
+def churn(seed, *, hours=24.0, count=8, settings=None):
+    """P10: a day of crashes, restarts, leaves, replacements and changes. Gives sizes at half time and at the end."""
+    settings = settings or Settings.lan(
+        probe_interval=10.0,
+        probe_timeout=2.0,
+        gossip_tick=2.0,
+        sync_interval=300.0,
+        retry_interval=60.0,
+        reap_after=1800.0,
+        forget_after=7200.0,
+    )
+    cluster = rest(count, seed, settings=settings, network=Network(loss=0.02))
+    cluster.seeds = [0, 1]
+    cluster.recorded = frozenset({Change.FAILED})
+    chance, end = Random(seed), hours * 3600.0
+
+    def turn():
+        index = chance.randrange(count)
+        machine = cluster.machines[index]
+        act = chance.randrange(4)
+        if not machine.up:
+            cluster.restart(index, moved=chance.random() < 0.2)
+        elif act == 0:
+            cluster.crash(index)
+        elif act == 1:
+            cluster.leave(index)
+        elif act == 2:
+            cluster.reinstall(index)
+        else:
+            cluster.publish(index, chance.randbytes(300))
+        if cluster.now < end:
+            cluster.after(600.0 * chance.random(), turn)
+
+    turn()
+    cluster.run(end / 2)
+    rows_are_bounded(cluster)
+    middle = biggest(cluster)
+    cluster.run(end / 2)
+    rows_are_bounded(cluster)
+    return middle, biggest(cluster), len(cluster._heap)
+
+
+def biggest(cluster):
+    found = Counter()
+    for machine in cluster.running():
+        for key, value in sizes(machine).items():
+            found[key] = max(found[key], value)
+    return found
