@@ -176,9 +176,10 @@ def agents(directory):
 def cluster(agents):
     """Makes agents that run and know each other, the first being the seed of the others."""
 
-    def make(*names, **settings):
-        seed = agents(names[0], **settings).start().ready()
-        others = [agents(name, gossip={"seeds": [seed.address]}, **settings).start() for name in names[1:]]
+    def make(*names, profile="local"):
+        seed = agents(names[0], gossip={"profile": profile}).start().ready()
+        gossip = {"profile": profile, "seeds": [seed.address]}
+        others = [agents(name, gossip=gossip).start() for name in names[1:]]
         made = [seed, *(agent.ready() for agent in others)]
         alive = dict.fromkeys(names, "alive")
         wait_until(lambda: all(agent.states() == alive for agent in made), f"a cluster of {', '.join(names)}")
