@@ -36,6 +36,8 @@ from .simulated_network import UDP_HEADERS, Cuts, Network
 
 # As in the agent's driver: a wake-up this late is a gap that the node is told of.
 _LAG_SECONDS = 1.0
+# A process that goes on sees all its timers before any packet: the worse order of the two that a real one may take.
+_WAKING = 0.0001
 _ROUNDING = 1e-6  # local clocks and true time are converted to and fro
 
 
@@ -209,7 +211,7 @@ class Shell:
             return
         if target.held_until > self.now:
             if target.accepts():
-                self.after(target.held_until - self.now, self._arrive, target, life, data, source)
+                self.after(target.held_until - self.now + _WAKING, self._arrive, target, life, data, source)
             return
         self.obey(target, target.node.receive(data, source, target.clock.at(self.now)))
 

@@ -118,10 +118,11 @@ def crash_is_noticed(seed, *, count=16, victims=1, within=25.0, settings=None, n
         cluster.crash(victim)
 
     def known():
-        return all(m.node.alive == count - victims for m in cluster.running())
+        return all(m.node.alive == count - victims and not m.node.suspected for m in cluster.running())
 
     noticed = cluster.run_until(known, within)
-    demand(noticed, "P14 all dead are declared", sorted(m.node.alive for m in cluster.running()))
+    left = sorted(m.node.alive + m.node.suspected - (count - victims) for m in cluster.running())
+    demand(noticed, "P14 all dead are declared", left)
     took = cluster.now - 4.0
     cluster.run(10.0)
     demand(not false_deaths(cluster, dead), "P5 nobody else is declared", false_deaths(cluster, dead)[:3])

@@ -222,3 +222,17 @@ def limits_are_refused(seed, *, count=12):
     cluster.run(60.0)
     alive = [m.node.alive for m in cluster.running()]
     demand(alive == [count] * count, "memberlist#358 alive everywhere", alive)
+
+
+def thawed_judges_nobody(seed, *, count=12):
+    """A process stopped over the end of a suspicion that was refuted meanwhile does not kill when it goes on."""
+    cluster = rest(count, seed)
+    cluster.run(5.0)
+    cluster.cuts.block([4], range(count))
+    suspected = cluster.run_until(lambda: cluster.shown(7, 4) is State.SUSPECT, 30.0, every=0.02)
+    demand(suspected, "the scene suspects somebody")
+    cluster.freeze(7, 40.0)
+    cluster.heal()
+    cluster.run(60.0)
+    killed = [h for h in cluster.of(Change.FAILED) if h.observer == 7]
+    demand(not killed, "P9 a thawed node kills", [(h.at, cluster.index_of(h.subject)) for h in killed[:3]])
