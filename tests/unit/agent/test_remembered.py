@@ -105,14 +105,14 @@ async def test_it_is_saved_soon_after_the_start_and_then_when_it_changed(live, m
     assert saved == [(FIRST_SAVE_SECONDS, 1), (FIRST_SAVE_SECONDS + 2 * SAVE_SECONDS, 2)]
 
 
-async def test_it_is_not_saved_twice_at_once(state, live, memory, nursery, disk):
+async def test_it_is_not_saved_twice_at_once(live, memory, disk, nursery, autojump_clock):
     """The agent stops while the disk is slow: two writers of one draft would damage it."""
     disk.gate = trio.Event()
     live.append(("10.0.0.2", 7931))
     nursery.start_soon(memory.run)
     await disk.begun.wait()
     memory.save()
-    assert state.load("peers") is None
+    assert memory._state.load("peers") is None
     disk.gate.set()
     await trio.testing.wait_all_tasks_blocked()
-    assert remembered(state) == (("10.0.0.2", 7931),)
+    assert remembered(memory._state) == (("10.0.0.2", 7931),)
