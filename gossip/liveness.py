@@ -86,12 +86,14 @@ class Liveness:
         entry = self._core.table.get(claim.node_id)
         if entry is None:
             return self._admit(row, via, now, age or 0)
-        if entry.hearsay:
-            self._core.table.edit(claim.node_id).hearsay = False
         if row == entry.row:
             self._date(entry, now, age)
-            return Verdict.KNOWN
-        return self._merge(entry, row, via, now, age)
+            verdict = Verdict.KNOWN
+        else:
+            verdict = self._merge(entry, row, via, now, age)
+        if entry.hearsay:
+            self._core.table.edit(claim.node_id).hearsay = False
+        return verdict
 
     def _admit(self, row: Row, via: bytes, now: float, age: int) -> Verdict:
         core = self._core
@@ -162,9 +164,10 @@ class Liveness:
             self._show(entry, State.ALIVE, now)
         elif claim.rank is Rank.LEFT:
             self._show(entry, State.LEFT, now)
-        elif claim.rank is Rank.SUSPECT or entry.live:
+        elif claim.rank is Rank.SUSPECT or (entry.live and not entry.hearsay):
             self._suspect(entry, now)
         else:
+            # Also while we were away: it had its time to refute, and some have forgotten it by now.
             self._show(entry, State.DEAD, now)
         self._tell(entry, was, renewed=renewed)
         self._date(entry, now, age)
