@@ -16,7 +16,8 @@ log = structlog.get_logger("shoal.agent")
 PEERS = "peers"
 # Members come and go slowly, and any old address of a live one will do: a disk is not to notice.
 SAVE_SECONDS = 60.0
-# A first picture soon after the start, for those who stop again at once.
+# A first picture soon after the start, for those who stop again at once; the next ones later and later, because most
+# members are met in the first moments, by whoever started first.
 FIRST_SAVE_SECONDS = 2.0
 
 
@@ -48,7 +49,7 @@ class PeerMemory:
         pause = FIRST_SAVE_SECONDS
         while True:
             await trio.sleep(pause)
-            pause = SAVE_SECONDS
+            pause = min(2 * pause, SAVE_SECONDS)
             if addresses := self._news():
                 self._saving = True
                 await trio.to_thread.run_sync(self._save, addresses)
