@@ -16,6 +16,9 @@ import pytest
 from shoal.agent.client import Client
 from shoal.agent.errors import ShoalError
 
+# Tests are imported by path (import-mode=importlib), so that their helper needs a place to be found.
+sys.path.insert(0, str(Path(__file__).parent))
+
 # On a loaded machine starts, convergence and failures take their time; a test that passes never waits this long.
 PATIENCE = 45.0
 PAUSE = 0.02
@@ -40,10 +43,11 @@ def wait_until(holds, what="it", within=PATIENCE):
 
 
 class AgentProcess:
-    """One agent: its files, its process when it runs, and its socket."""
+    """One agent: its files, its process when it runs, and its socket. `within` leads the command to another place."""
 
     def __init__(self, directory, name, settings):
         self.name = name
+        self.within = ()
         self.config = directory / f"{name}.toml"
         self.socket = directory / f"{name}.sock"
         self.state = directory / f"{name}.state"
@@ -71,7 +75,7 @@ class AgentProcess:
         """Start the process; `ready` waits for it."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*COMMAND, "run", "--config", str(self.config)],
+                [*self.within, *COMMAND, "run", "--config", str(self.config)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -145,6 +149,15 @@ class Watch:
         """The events about one node, in order."""
         return [event["event"] for event in self.events if event.get("node_id") == node_id]
 
+    def at(self, kind, node_id):
+        """The Unix times of the events of one kind about one node."""
+        return [event["at"] for event in self.events if (event["event"], event.get("node_id")) == (kind, node_id)]
+
+
+def agree(agents, states):
+    """Whether all of them show exactly these states, by name."""
+    return all(agent.states() == states for agent in agents)
+
 
 @pytest.fixture
 def directory():
@@ -182,10 +195,51 @@ def cluster(agents):
         others = [agents(name, gossip=gossip).start() for name in names[1:]]
         made = [seed, *(agent.ready() for agent in others)]
         alive = dict.fromkeys(names, "alive")
-        wait_until(lambda: all(agent.states() == alive for agent in made), f"a cluster of {', '.join(names)}")
+        wait_until(lambda: agree(made, alive), f"a cluster of {', '.join(names)}")
         return made
 
     return make
+
+
+@pytest.fixture
+def network():
+    """Machines of their own, as network namespaces on a switch that can lose packets (see `network_lab`)."""
+    import network_lab
+
+    if why := network_lab.why_not():
+        pytest.skip(why)
+    with network_lab.Network() as network:
+        yield network
+
+
+@pytest.fixture
+def on_host(network, agents):
+    """Makes an agent that runs on a host of the network, of its own name if no other is given."""
+
+    def on_host(name, place=None, **settings):
+        place = place or name
+        host = network.hosts.get(place) or network.host(place)
+        gossip = {"bind": host.address, "allow_plaintext": True, **settings.pop("gossip", {})}
+        agent = agents(name, gossip=gossip, **settings)
+        agent.within = host.within
+        return agent
+
+    return on_host
+
+
+@pytest.fixture
+def spread_out(network, on_host):
+    """Makes a cluster with each agent on a host of its own, the first being the seed of the others."""
+
+    def spread_out(*names, gossip=None, **settings):
+        seeds = {**(gossip or {}), "seeds": [network.host(names[0]).address]}
+        made = [on_host(name, gossip=seeds, **settings).start() for name in names]
+        for agent in made:
+            agent.ready()
+        wait_until(lambda: agree(made, dict.fromkeys(names, "alive")), f"a cluster of {', '.join(names)}")
+        return made
+
+    return spread_out
 
 
 @pytest.fixture
@@ -210,6 +264,19 @@ def shoal():
 @pytest.fixture
 def eventually():
     return wait_until
+
+
+@pytest.fixture
+def throughout():
+    """Something holds for a time, in seconds: looked at again and again."""
+
+    def throughout(seconds, holds, what="it"):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            assert holds(), f"{what} ceased to hold"
+            time.sleep(10 * PAUSE)
+
+    return throughout
 
 
 @pytest.fixture
