@@ -22,6 +22,8 @@ _MOST_REMEMBERED = 3  # remembered addresses of one try
 _ASK_SECONDS = 5.0
 _BUSY_PAUSE = (0.05, 0.15)
 _REDIRECT = -1  # number of the timer of that pause
+# A first vain try is usual where all start at once; with the longest pause of lan this is about once a minute.
+_NOTED_TRIES = 6
 _FIRST_PAUSE = 0.5  # doubles at each vain try, up to the retry interval
 
 
@@ -105,6 +107,11 @@ class Joiner:
         busy = self._asked or self._waiting or self._redirected or self._retry_armed
         if not busy and not self.joined:
             self._tries += 1
+            if self._tries % _NOTED_TRIES == 2:
+                tried = ", ".join(f"{host}:{port}" for host, port in self.seeds) or "none with an address"
+                self._core.note(
+                    "join.failed", tries=self._tries, seeds=tried, hint="same cluster and key, address, firewall?"
+                )
             pause = min(self._core.settings.retry_interval, _FIRST_PAUSE * 2 ** min(self._tries, 16))
             self._number += 1
             self._retry_armed = True

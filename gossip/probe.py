@@ -279,6 +279,8 @@ class Prober:
         entry = core.table.get(probe.target)
         if entry is None or not entry.live or now < core.accuse_after:
             return False
+        if entry.claim.generation != probe.generation:
+            return False  # it restarted meanwhile: the silence was of the run before
         silence = core.health.silence(now)
         low = shortest(core.settings, core.table.size)
         if silence < 2 * low:

@@ -32,7 +32,8 @@ class Upkeep:
         if core.leaving:
             return
         core.wake(Purpose.PROBE, core.settings.probe_interval * core.health.stretch)
-        if core.health.listen(now, shortest(core.settings, core.table.size)):
+        # Where nobody is left to be heard, silence tells nothing: the last peer may have left politely.
+        if core.table.live and core.health.listen(now, shortest(core.settings, core.table.size)):
             core.emit(Isolation(isolated=True))
         if self._syncer.absence.tick(now):
             self._syncer.with_anyone()

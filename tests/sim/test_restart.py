@@ -1,0 +1,45 @@
+"""A node that comes back quickly, a peer that leaves politely, seeds that never answer."""
+
+import pytest
+from shoal.gossip import Change, Settings
+from shoal.gossip.simulation import Cluster
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_a_quick_restart_is_not_suspected_for_the_silence_of_the_run_before(count):
+    for seed in range(40):
+        cluster = Cluster(count, Settings.lan(), seed=seed)
+        cluster.start(within=1.0)
+        cluster.run(6.0)
+        cluster.crash(1)
+        cluster.run(0.5)
+        cluster.restart(1)
+        back = cluster.now
+        cluster.run(4.0)
+        returned = cluster.machines[1].identity.node_id
+        late = [happening for happening in cluster.of(Change.SUSPECTED) if happening.at > back + 0.05]
+        assert not [happening for happening in late if happening.subject == returned], f"seed {seed}"
+
+
+def test_the_last_one_after_a_polite_leave_is_alone_and_not_isolated():
+    cluster = Cluster(2, Settings.lan(), seed=1)
+    cluster.start(within=1.0)
+    cluster.run(5.0)
+    cluster.leave(1)
+    cluster.run(60.0)
+    assert not cluster.machines[0].node.isolated
+
+
+def test_the_last_one_after_a_crash_is_isolated_first():
+    cluster = Cluster(2, Settings.lan(), seed=1)
+    cluster.start(within=1.0)
+    cluster.run(5.0)
+    cluster.crash(1)
+    assert cluster.run_until(lambda: cluster.machines[0].node.isolated, 10.0)
+
+
+def test_a_join_that_does_not_succeed_is_noted_again_and_again():
+    cluster = Cluster(2, Settings.lan(), seed=1)
+    cluster.start([1])
+    cluster.run(300.0)
+    assert 3 <= cluster.notes["join.failed"] <= 10
