@@ -40,6 +40,7 @@ def test_the_last_one_after_a_crash_is_isolated_first():
 
 def test_a_join_that_does_not_succeed_is_noted_again_and_again():
     cluster = Cluster(2, Settings.lan(), seed=1)
+    cluster.crash(0)
     cluster.start([1])
     cluster.run(300.0)
     assert 3 <= cluster.notes["join.failed"] <= 10
