@@ -8,7 +8,8 @@ from ..placement.view import View
 from .api import Answer, Backend, Call, Command, Query, Request
 from .arguments import Argument, flag, text
 from .errors import Refused
-from .keys import Keys, RingFacts
+from .key_facts import RingFacts
+from .keys import Keys
 from .peer import Level
 
 # base64 of 32 bytes has 44 characters; what is longer is another thing, and never repeated in a message.

@@ -182,6 +182,7 @@ class Agent:
         if self.keys is not None:
             self.keys.tell()
             nursery.start_soon(self.keys.run)
+            nursery.start_soon(self.keys.run_removals)
         await nursery.start(self._driver.run)
         nursery.start_soon(self._sampler.run)
         nursery.start_soon(self._surveyor.watch, self._publish_record)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import attrs
 
-from .keys import RingFacts
+from .key_facts import RingFacts
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 # Clocks that are set by the network differ by milliseconds; those that are set by hand by seconds.

@@ -28,6 +28,7 @@ from ..gossip.member import Member, SectionKind, State
 from ..gossip.seal import KeyRing, Seal, key_id, parse_key
 from .errors import Refused, StateUnusable
 from .key_document import MOST_REMOVED, Document, Report
+from .key_facts import KeyFacts, RingFacts, ring_facts
 from .key_store import KEYS, Stored, stored_keys
 from .payloads import PayloadError
 from .state import StateDirectory
@@ -35,33 +36,12 @@ from .state import StateDirectory
 log = structlog.get_logger("shoal.agent")
 
 
+# A removed key opens frames this much longer, and is reported until then: who spoke it of late is answered in it until
+# the removal has arrived there too. Gossip needs a few seconds, in the profile wan.
+LINGER_SECONDS = 10.0
 # Who carries the document changes only with members: looking again this often is soon enough.
 CARRIER_SECONDS = 1.0
 _LIVE = (State.ALIVE, State.SUSPECT)
-
-
-@attrs.frozen(kw_only=True)
-class KeyFacts:
-    """One key, and which members (node ids in hex) are known to have it. `dead` ones count as lacking too."""
-
-    id: str
-    in_use: bool
-    have: int
-    using: int
-    lacking: tuple[str, ...]
-    dead_lacking: tuple[str, ...]
-
-
-@attrs.frozen(kw_only=True)
-class RingFacts:
-    """The ring as the cluster has it. `members` counts the live ones; `dead` are those that may come back."""
-
-    in_use: str
-    target: str
-    members: int
-    dead: tuple[str, ...]
-    stored: bool
-    keys: tuple[KeyFacts, ...]
 
 
 class Keys:
@@ -89,6 +69,8 @@ class Keys:
         self._publish = publish
         self._reports: dict[bytes, tuple[tuple[int, int, bytes], Report | None]] = {}
         self._stir = trio.Event()
+        self._removals = trio.Event()
+        self._leaving: tuple[bytes, ...] = ()
         stored = stored_keys(state)
         ring = file
         if stored is not None and stored.file == file.ids:
@@ -101,10 +83,12 @@ class Keys:
                 ring = _with(file, stored.document.ring(file, stored.own).keys)
             elif state is not None:
                 self._save(self._held)
+        self._wanted = ring
         self.seal = Seal(ring, cluster, chance)
 
     @property
     def ring(self) -> KeyRing:
+        """In force, with the keys that were removed a moment ago."""
         return self.seal.ring
 
     @property
@@ -141,8 +125,23 @@ class Keys:
         while True:
             await self._stir.wait()
             self._stir = trio.Event()
+            self._note_holders()
             self.tell()
             await trio.sleep(CARRIER_SECONDS)
+
+    async def run_removals(self) -> None:
+        while True:
+            await self._removals.wait()
+            self._removals = trio.Event()
+            leaving = self._leaving
+            await trio.sleep(LINGER_SECONDS)
+            self.drop(leaving)
+
+    def drop(self, leaving: Iterable[bytes] | None = None) -> None:
+        """The time of these removed keys, or of all, is over."""
+        gone = set(self._leaving if leaving is None else leaving)
+        self._leaving = tuple(key for key in self._leaving if key not in gone)
+        self._apply()
 
     def _follow(self, document: Document) -> None:
         held = attrs.evolve(self._held, document=document)
@@ -154,13 +153,33 @@ class Keys:
         self._take(held)
 
     def _take(self, held: Stored) -> None:
-        before = self.ring
+        before = self._wanted
         self._held = held
-        ring = held.document.ring(before, self._own)
+        self._wanted = held.document.ring(before, self._own)
+        if left := tuple(key for key in before.keys if key not in self._wanted.keys):
+            self._leaving = (*self._leaving, *left)
+            self._removals.set()
+        self._apply()
+
+    def _apply(self) -> None:
+        before = self.ring
+        self._leaving = tuple(key for key in self._leaving if key not in self._wanted.keys)
+        ring = _with(self._wanted, self._leaving)
+        # Also when it is the same: it forgets who was answered in a key that leaves now.
+        self.seal.ring = ring
+        self._note_holders()
         if ring != before:
-            self.seal.ring = ring
             log.info("keys.changed", in_use=ring.in_use, installed=", ".join(ring.ids), was=", ".join(before.ids))
         self.tell()
+
+    def _note_holders(self) -> None:
+        """Tell the seal who has the key in use. With one key there is no other to answer in."""
+        if len(self.ring.keys) == 1:
+            self.seal.holders = frozenset()
+            return
+        used = self.ring.in_use
+        shown = ((m.address, self._report(m)) for m in self._members() if m.state in _LIVE)
+        self.seal.holders = frozenset(a for a, report in shown if a is not None and used in _ids(report))
 
     def _carrier(self) -> bytes:
         """Who has the document in its report: its issuer, or else the first by id of those that follow it."""
@@ -198,39 +217,20 @@ class Keys:
         shown = [member for member in self._members() if member.state is not State.LEFT]
         self._reports = {m.node_id: r for m in shown if (r := self._reports.get(m.node_id)) is not None}
         here, ring = self._here(), self.ring
+        alive = {m.node_id for m in shown if m.state in _LIVE}
         ids = {m.node_id: ring.ids if m.node_id == here else _ids(self._report(m)) for m in shown}
-        live = [m.node_id for m in shown if m.state in _LIVE]
-        dead = [m.node_id for m in shown if m.state not in _LIVE]
-        known = dict.fromkeys((*ring.ids, *(i for node in live for i in ids[node])))
-        keys = [
-            KeyFacts(
-                id=key,
-                in_use=key == ring.in_use,
-                have=sum(key in ids[node] for node in live),
-                using=sum(ids[node][:1] == (key,) for node in live),
-                lacking=_hex(node for node in live if key not in ids[node]),
-                dead_lacking=_hex(node for node in dead if key not in ids[node]),
-            )
-            for key in known
-        ]
-        document = self._held.document
-        return RingFacts(
-            in_use=ring.in_use,
-            target=document.target,
-            members=len(live),
-            dead=_hex(dead),
-            stored=self._state is not None,
-            keys=tuple(keys),
-        )
+        live = {node: has for node, has in ids.items() if node in alive}
+        dead = {node: has for node, has in ids.items() if node not in alive}
+        return ring_facts(ring, live, dead, target=self._held.document.target, stored=self._state is not None)
 
     def install(self, text: str, *, everywhere: bool = True) -> str:
         """Open frames of this key too, on all nodes or only here; its id. Again does nothing."""
         key = _parsed(text)
-        ring = _checked(self.ring.install, key)
+        ring = _checked(self._wanted.install, key)
         if everywhere:
             if key not in self._held.document.carried:
                 self._issue(ring, install=key)
-        elif key not in self.ring.keys:
+        elif key not in self._wanted.keys:
             self._change(attrs.evolve(self._held, own=(*self._held.own, key)))
         return key_id(key)
 
@@ -252,31 +252,31 @@ class Keys:
         if new is None or new == target:
             return target
         if text is None:
-            _checked(self.ring.use, new)
-            self._issue(self.ring, target=new)
+            _checked(self._wanted.use, new)
+            self._issue(self._wanted, target=new)
         else:
             key = _parsed(text)
-            self._issue(_checked(self.ring.install, key), install=key, target=new)
+            self._issue(_checked(self._wanted.install, key), install=key, target=new)
         return new
 
     def use(self, wanted: str, *, force: bool = False) -> None:
         """Seal with this key on all nodes. Refused while a live member is not known to have it."""
-        ring = _checked(self.ring.use, wanted)
+        ring = _checked(self._wanted.use, wanted)
         if not force:
             lacking = self._facts_of(wanted).lacking
             self._refuse(lacking, f"do not have key {wanted} yet: they would be cut off", "wait, or use --force")
-        if ring != self.ring:
+        if ring != self._wanted:
             self._issue(ring)
 
     def remove(self, wanted: str, *, force: bool = False) -> None:
         """Open frames of this key no longer, anywhere. Refused while a member is not known to have the one in use."""
         document = self._held.document
-        known = wanted in self.ring.ids
+        known = wanted in self._wanted.ids
         if not known and wanted in document.removed:
             return
         # A key that only others hold, as from their key files, is removed there.
         elsewhere = not known and any(facts.id == wanted for facts in self.facts().keys)
-        ring = self.ring if elsewhere else _checked(self.ring.remove, wanted)
+        ring = self._wanted if elsewhere else _checked(self._wanted.remove, wanted)
         if not force and wanted != self._held.document.target:
             used = self._facts_of(ring.in_use)
             self._refuse(used.lacking, f"do not have key {used.id} yet: they would be cut off", "wait, or use --force")
@@ -329,10 +329,6 @@ def _with(ring: KeyRing, others: Iterable[bytes]) -> KeyRing:
 
 def _ids(report: Report | None) -> tuple[str, ...]:
     return () if report is None else report.ids
-
-
-def _hex(nodes: Iterable[bytes]) -> tuple[str, ...]:
-    return tuple(node.hex() for node in nodes)
 
 
 def _parsed(text: str) -> bytes:

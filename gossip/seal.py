@@ -7,7 +7,8 @@ every nonce unique, and it is renewed when the counter is used up and when time 
 machine would repeat itself). Datagrams and streams count separately, because a stream may be long on its way.
 
 A rotation installs the new key everywhere, uses it everywhere, then removes the old one. Whoever slept through the
-first two is answered in the key that it speaks, as long as that is installed.
+first two is answered in the key that it speaks, as long as that is installed. Not whoever is known to have ours: two
+that change over at different moments would else hear the old key from each other, and answer in it, for ever.
 """
 
 from __future__ import annotations
@@ -197,6 +198,7 @@ class Seal:
         self._cluster = cluster.encode()
         self._windows = ReplayWindows()
         self._datagrams, self._streams = _Nonces(chance), _Nonces(chance)
+        self._holders: frozenset[Address] = frozenset()
         self.ring = ring
 
     @property
@@ -213,6 +215,17 @@ class Seal:
         for lid in self._lids.values():
             self._by_wire_id.setdefault(lid.header[-1], []).append(lid)
         self._old_speakers: OrderedDict[Address, _Lid] = OrderedDict()
+
+    @property
+    def holders(self) -> frozenset[Address]:
+        """Where the nodes are that are known to have the sealing key: they are answered in no other."""
+        return self._holders
+
+    @holders.setter
+    def holders(self, addresses: frozenset[Address]) -> None:
+        self._holders = addresses
+        for address in addresses & self._old_speakers.keys():
+            del self._old_speakers[address]
 
     def wrap(self, payload: bytes, to: Address | None = None, /) -> bytes:
         """A datagram's frame, in the key that this address speaks."""
@@ -253,7 +266,7 @@ class Seal:
             raise FrameReplayed("replayed", "a new packet", counter)
 
     def _remember(self, source: Address, lid: _Lid) -> None:
-        if lid is self._mine:
+        if lid is self._mine or source in self._holders:
             self._old_speakers.pop(source, None)
             return
         self._old_speakers[source] = lid

@@ -4,6 +4,7 @@ import pytest
 import trio
 from shoal.agent.calls import api_for
 from shoal.agent.config import ApiConfig
+from shoal.agent.doctor import Facts
 from shoal.agent.errors import Refused
 from shoal.agent.frames import REPLY_BYTES, REQUEST_BYTES, FrameReader, encode
 from shoal.agent.histories import Histories
@@ -56,6 +57,9 @@ class FakeBackend:
         gone = [key for key in keys if key in self.operator_labels]
         self.operator_labels = {key: value for key, value in self.operator_labels.items() if key not in gone}
         return gone
+
+    async def examine(self):
+        return Facts(unix=2e9, name="n1", version="1.0", generation=1, bound="127.0.0.1:7931", loopback=True)
 
     async def reload(self):
         self.log.append("reload")

@@ -52,6 +52,7 @@ async def test_a_key_is_installed_used_and_removed(answer, sealed):
     assert (await answer("keys_remove", id=key_id(OLD)))["kind"] == "refused"
     assert await answer("keys_remove", id=key_id(OLD), force=True) == {"id": key_id(OLD)}
     assert (await answer("keys_remove", id=key_id(NEW), force=True))["kind"] == "refused", "it seals"
+    sealed.drop()
     assert sealed.ring.keys == (NEW,)
 
 

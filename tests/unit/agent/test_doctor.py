@@ -1,7 +1,7 @@
 import attrs
 import pytest
 from shoal.agent.doctor import OK, PROBLEM, WARNING, Facts, PeerFacts, Refusal, diagnose
-from shoal.agent.keys import KeyFacts, RingFacts
+from shoal.agent.key_facts import KeyFacts, RingFacts
 
 NOW = 1_800_000_000.0
 STARTED = int(NOW * 1000) - 5000

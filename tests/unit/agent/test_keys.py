@@ -56,6 +56,10 @@ class Cluster:
                     node.tell()
 
     def rings(self):
+        """Everybody's ring when all news has spread and removed keys have had their time."""
+        self.spread()
+        for node in self.nodes.values():
+            node.drop()
         self.spread()
         return [node.ring.keys for node in self.nodes.values()]
 
@@ -89,6 +93,25 @@ def test_a_rotation_step_by_step_reaches_everybody(cluster):
     assert cluster.rings() == [(NEW,)] * 3
     assert one.facts().target == ""
     assert facts(two) == {key_id(NEW): (3, 3)}
+
+
+def test_a_removed_key_opens_frames_a_while_longer_and_is_reported_until_then(cluster):
+    one, two = cluster.add(1), cluster.add(2)
+    one.install(key_text(NEW))
+    cluster.spread()
+    one.use(key_id(NEW))
+    # Two has not heard of it: one hears the old key, and answers two in it for as long as it hears nothing newer.
+    here, there = ("10.0.0.1", 1), ("10.0.0.2", 2)
+    assert one.seal.unwrap(two.seal.wrap(b"ping"), there) == b"ping"
+    two.heard(next(cluster.members()))
+    late = one.seal.wrap(b"sealed with the old key", there)
+    two.remove(key_id(OLD), force=True)
+    assert two.ring.keys == (NEW, OLD)
+    assert two.seal.unwrap(late, here) == b"sealed with the old key"
+    assert facts(two)[key_id(OLD)][0] == 2, "not gone before it is gone"
+    two.remove(key_id(OLD))
+    two.install(key_text(OTHER))
+    assert cluster.rings() == [(NEW, OTHER)] * 2, "what lingers does not come back with the next change"
 
 
 def test_a_rotation_is_resumed_anywhere_and_another_is_refused_meanwhile(cluster):
@@ -154,7 +177,7 @@ def test_a_key_that_only_another_nodes_file_holds_is_removed_there(cluster):
     one.remove(key_id(OTHER))
     one.remove(key_id(OTHER))
     assert cluster.rings() == [(OLD,)] * 2
-    assert two.ring.keys == (OLD,)
+    assert two.ring.in_use == key_id(OLD)
 
 
 def test_two_operators_at_once_end_with_one_ring(cluster):

@@ -225,3 +225,47 @@ def test_gossip_between_the_two_is_read(kit):
     sends = [e for e in node.publish(1, b"record", 1.0) if isinstance(e, Send)]
     assert sends
     assert isinstance(wire.decode(reader.unwrap(sends[0].data)), Gossip)
+
+
+def changed_over_apart():
+    """Two nodes that now seal with the new key, the first having answered the second in the old one meanwhile."""
+    ring = KeyRing.of([OLD, NEW])
+    one, two = Seal(ring, "shoal", Random(1)), Seal(ring, "shoal", Random(2))
+    one.ring = ring.use(key_id(NEW))
+    one.unwrap(two.wrap(b"ping", HERE), THERE)
+    late = one.wrap(b"ack", THERE)
+    two.ring = ring.use(key_id(NEW))
+    two.unwrap(late, HERE)
+    return one, two
+
+
+def in_new_key(frame):
+    return seal(NEW).unwrap(frame) is not None
+
+
+def test_two_that_are_known_to_have_the_new_key_do_not_keep_each_other_on_the_old_one():
+    one, two = changed_over_apart()
+    one.holders, two.holders = frozenset([THERE]), frozenset([HERE])
+    for _ in range(3):
+        ping = two.wrap(b"ping", HERE)
+        one.unwrap(ping, THERE)
+        ack = one.wrap(b"ack", THERE)
+        two.unwrap(ack, HERE)
+        assert in_new_key(ping)
+        assert in_new_key(ack)
+
+
+def test_a_late_packet_in_the_old_key_does_not_bring_a_holder_back_to_it():
+    one, two = changed_over_apart()
+    late = two.wrap(b"late", HERE)
+    one.holders = frozenset([THERE])
+    assert one.unwrap(late, THERE) == b"late"
+    assert in_new_key(one.wrap(b"ack", THERE))
+
+
+def test_who_is_not_known_to_have_the_new_key_is_answered_in_its_own():
+    one = Seal(KeyRing.of([NEW, OLD]), "shoal", Random(1))
+    one.holders = frozenset([HERE])
+    sleeper = seal(OLD, seed=2)
+    one.unwrap(sleeper.wrap(b"ping"), THERE)
+    assert sleeper.unwrap(one.wrap(b"ack", THERE)) == b"ack"
