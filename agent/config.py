@@ -258,11 +258,21 @@ def build(
         origins=MappingProxyType(origins),
         warnings=warnings,
     )
+    config = attrs.evolve(config, warnings=(*warnings, *_vain(config)))
     for path, problem in _contradictions(config):
         problems.setdefault(f"{path}: {problem}", config.origin(path).where or "default")
     if problems:
         raise BadConfiguration("\n".join(f"{where}: {problem}" for problem, where in problems.items()))
     return config
+
+
+def _vain(config: Config) -> Iterator[str]:
+    """What may be meant, but cannot work as it is."""
+    if not ipaddress.ip_address(config.gossip.bind[0]).is_loopback:
+        return
+    for host, _ in config.gossip.seeds:
+        if kinds.is_elsewhere(host):
+            yield f"the seed {host} cannot be reached from the loopback address of gossip.bind: set gossip.bind"
 
 
 def _contradictions(config: Config) -> Iterator[tuple[str, str]]:

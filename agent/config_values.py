@@ -128,6 +128,14 @@ def list_from_text(given: str) -> object:
     return [part.strip() for part in given.split(",") if part.strip()]
 
 
+def is_elsewhere(host: str) -> bool:
+    """Whether this is an address that loopback does not lead to; of a name nothing is known."""
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def address_text(address: Address) -> str:
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -115,6 +115,12 @@ class EmbeddedAgent:
         """Set labels of this node, all or none, and tell the cluster."""
         self._agent.set_labels(labels)
 
+    async def joined(self) -> None:
+        """Return once a node of the cluster has told us of the others; without seeds nobody may ever do."""
+        with self._agent.watchers.subscribe(vitals=True) as changes:
+            while not self._agent.node.joined:
+                await changes.next_change()
+
     async def join(self, addresses: list[Address]) -> int:
         """Join through these addresses; how many of them answered within a few seconds."""
         return await self._agent.join(addresses)

@@ -99,6 +99,13 @@ async def test_a_second_run_is_the_same_node_in_a_new_generation(config):
     assert first[1] < second[1]
 
 
+async def test_after_joined_the_others_are_known(config):
+    async with open_agent(config("one")) as one, open_agent(config("two", seeds=[seed(one)])) as two:
+        with trio.fail_after(20):
+            await two.joined()
+        assert {node.name for node in two.find_suitable_nodes()} == {"one", "two"}
+
+
 async def test_what_the_body_raises_comes_out_as_it_is(config, free):
     cause, context = KeyError("cause"), Crash("body")
     with pytest.raises(Crash) as caught:
