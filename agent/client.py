@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 
-from .connection import PROTOCOL, Connection
+from .connection import PROTOCOL, Connection, Gone, field
 from .errors import BadFrame, Unreachable
 from .socket_path import asking_path
 
@@ -22,15 +22,27 @@ if TYPE_CHECKING:
 
 __all__ = ["PROTOCOL", "Client"]
 
+# Calls that change nothing, so that asking them twice is as good as once.
+_READING = frozenset(
+    {
+        "hello", "version", "status", "members", "show", "find", "place", "explain", "history", "wait", "labels_list",
+        "doctor", "keys_list",
+    }
+)  # fmt: skip
+
 
 class Client:
     """One connection to the agent, made at the first call and again after it was lost.
+
+    A call that only reads is asked again, once, when a kept connection turns out to be closed: the agent was restarted.
 
     `timeout` is in seconds and bounds every call that does not bring its own.
 
     Raises (every method that asks the agent):
         Unreachable: no agent answers there; the message names the socket.
         NoPermission: the socket, or this call, is not for this user.
+        BadArgument: an argument cannot be sent, or the agent does not take it.
+        BadFrame: what answers does not speak as an agent does.
         ShoalError: what the agent answered; see `errors`.
     """
 
@@ -53,10 +65,19 @@ class Client:
     def call(self, call: str, args: Mapping[str, Any] | None = None, timeout: float | None = None) -> dict[str, Any]:
         """The answer to one call. The lists of a paged answer come joined."""
         within = self.timeout if timeout is None else timeout
+        kept = self._connection is not None
+        try:
+            return self._ask(call, args or {}, within)
+        except Gone:
+            if not kept or call not in _READING:
+                raise
+            return self._ask(call, args or {}, within)
+
+    def _ask(self, call: str, args: Mapping[str, Any], within: float) -> dict[str, Any]:
         if self._connection is None:
             self._connection = Connection(self.socket_path, within)
         try:
-            return self._connection.ask(call, args or {}, within)
+            return self._connection.ask(call, args, within)
         except (Unreachable, BadFrame):
             self.close()
             raise
@@ -66,7 +87,7 @@ class Client:
         return self.call("hello")
 
     def version(self) -> str:
-        return str(self.call("version")["version"])
+        return field(self.call("version"), "version", str)
 
     def status(self) -> dict[str, Any]:
         return self.call("status")
@@ -78,15 +99,15 @@ class Client:
         args: dict[str, Any] = {"labels": labels if isinstance(labels, bool) else list(labels)}
         if states is not None:
             args["states"] = list(states)
-        return self.call("members", args)["nodes"]
+        return field(self.call("members", args), "nodes", list)
 
     def show(self, node: str) -> dict[str, Any]:
         """One node by its name, or by its id or the beginning of it."""
-        return self.call("show", {"node": node})["node"]
+        return field(self.call("show", {"node": node}), "node", dict)
 
     def find_suitable_nodes(self, requirement: object = "", limit: int | None = None) -> list[dict[str, Any]]:
         """The nodes that satisfy a requirement (its text form, or an object that prints it), best first."""
-        return self.find(requirement, limit)["nodes"]
+        return field(self.find(requirement, limit), "nodes", list)
 
     def find(
         self,
@@ -136,7 +157,7 @@ class Client:
         `limit` bounds the lists; the counts are of all nodes.
         """
         args = _given(requirement=str(requirement), task=task, node=node, options=options, limit=limit)
-        return self.call("explain", args)["explanation"]
+        return field(self.call("explain", args), "explanation", dict)
 
     def observe(
         self, node: str, task: str | Mapping[str, Any], *, success: bool = True, **measures: int
@@ -145,7 +166,9 @@ class Client:
 
         `measures` are wall_ms, peak_ram_mb, peak_vram_mb and samples.
         """
-        return self.call("observe", _given(node=node, task=task, success=success, **measures))["observation"]
+        return field(
+            self.call("observe", _given(node=node, task=task, success=success, **measures)), "observation", dict
+        )
 
     def fail(
         self, node: str, failure: str, task: str | Mapping[str, Any] | None = None, **scope: str
@@ -154,15 +177,15 @@ class Client:
 
         `scope` may name a tool, backend or surface.
         """
-        return self.call("fail", _given(node=node, failure=failure, task=task, **scope))["failure"]
+        return field(self.call("fail", _given(node=node, failure=failure, task=task, **scope)), "failure", dict)
 
     def override(self, node: str, task: str | Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """Set aside what is held against the node, for such tasks or for all; answers what was."""
-        return self.call("override", _given(node=node, task=task))["lifted"]
+        return field(self.call("override", _given(node=node, task=task)), "lifted", list)
 
     def history(self, node: str | None = None) -> list[dict[str, Any]]:
         """The failures and runs that count now, of one node or all."""
-        return self.call("history", _given(node=node))["history"]
+        return field(self.call("history", _given(node=node)), "history", list)
 
     def cordon(self) -> None:
         """This node takes no new work until `uncordon`."""
@@ -190,14 +213,14 @@ class Client:
         return self.call("forget", {"node": node})
 
     def labels_list(self) -> dict[str, bool | int | str]:
-        return self.call("labels_list")["labels"]
+        return field(self.call("labels_list"), "labels", dict)
 
     def labels_set(self, labels: Mapping[str, bool | int | str]) -> None:
         self.call("labels_set", {"labels": dict(labels)})
 
     def labels_unset(self, keys: Iterable[str]) -> list[str]:
         """The keys that were set and now are not."""
-        return self.call("labels_unset", {"keys": list(keys)})["unset"]
+        return field(self.call("labels_unset", {"keys": list(keys)}), "unset", list)
 
     def reload(self, timeout: float = 60.0) -> dict[str, Any]:
         """Make the agent detect again, which takes seconds where hardware is broken.
@@ -216,7 +239,7 @@ class Client:
 
     def keys_install(self, key: str, *, here: bool = False) -> str:
         """Also open frames of this key (base64), on all nodes or only `here`; its id."""
-        return str(self.call("keys_install", {"key": key, "here": here})["id"])
+        return field(self.call("keys_install", {"key": key, "here": here}), "id", str)
 
     def keys_use(self, key: str, *, force: bool = False) -> None:
         """Seal with the installed key of this id, on all nodes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 
-from .errors import NoPermission, Refused, ShoalError, Unreachable, from_wire
+from .errors import BadFrame, NoPermission, Refused, ShoalError, Unreachable, UsageError, from_wire
 from .frames import REPLY_BYTES, REQUEST_BYTES, FrameReader, encode
 
 TYPE_CHECKING = False
@@ -22,6 +22,10 @@ _CREDIT = 64
 _REFILL = 32
 
 
+class Gone(Unreachable):
+    """The agent closed the connection before any byte of the reply: on a kept one it may just have been restarted."""
+
+
 class Connection:
     """A connected socket and the hello that came first on it."""
 
@@ -31,6 +35,7 @@ class Connection:
         self._last_id = 0
         self._socket = _connect(path, timeout)
         self._greeted = False
+        self._heard = False
 
     def close(self) -> None:
         self._socket.close()
@@ -40,12 +45,9 @@ class Connection:
         answer: dict[str, Any] = {}
         while True:
             reply = self._reply(request)
-            page: dict[str, Any] = reply["ok"]
-            for key, value in page.items():
-                if isinstance(value, list) and key in answer:
-                    answer[key] += value
-                else:
-                    answer[key] = value
+            for key, value in _answer(reply).items():
+                before = answer.get(key)
+                answer[key] = before + value if isinstance(value, list) and isinstance(before, list) else value
             if not reply.get("more"):
                 return answer
 
@@ -54,7 +56,7 @@ class Connection:
         used = 0
         pages: list[Any] = []
         while True:
-            event: dict[str, Any] = self._reply(request)["ok"]
+            event = _answer(self._reply(request))
             used += 1
             if used == _REFILL:
                 # Failing, it is the end: what has arrived is read first.
@@ -63,10 +65,10 @@ class Connection:
                 used = 0
             self._socket.settimeout(None)
             if event.get("partial"):
-                pages += event["nodes"]
+                pages += field(event, "nodes", list)
                 continue
             if pages:
-                event["nodes"] = pages + event["nodes"]
+                event["nodes"] = pages + field(event, "nodes", list)
                 pages = []
             event.pop("partial", None)
             yield event
@@ -74,12 +76,13 @@ class Connection:
     def _send(self, call: str, args: Mapping[str, Any], timeout: float, **fields: int) -> int:
         frame = self._request(call, args, **fields)
         self._socket.settimeout(timeout + _GRACE_S)
+        self._heard = False
         try:
             self._socket.sendall(frame)
         except OSError as error:
             # The agent may have said why before it closed, as when it serves too many connections.
             self._drain()
-            raise Unreachable(f"the agent on {self._path} closed the connection") from error
+            raise self._ended() from error
         return self._last_id
 
     def _request(self, call: str, args: Mapping[str, Any], **fields: int) -> bytes:
@@ -92,8 +95,10 @@ class Connection:
             message = self._message()
             if "hello" in message and not self._greeted:
                 self._greeted = True
-                _agree(message["hello"])
+                _agree(field(message, "hello", dict))
                 continue
+            if "err" not in message and "ok" not in message:
+                raise BadFrame("a reply that is neither an answer nor an error")
             if message.get("id") not in (request, None):
                 continue
             if "err" in message:
@@ -108,12 +113,19 @@ class Connection:
                 raise Unreachable(
                     f"the agent on {self._path} does not answer", hint="it may be stopped or overloaded"
                 ) from error
+            except ConnectionError as error:
+                raise self._ended() from error
             except OSError as error:
                 raise Unreachable(f"the connection to the agent on {self._path} broke: {error.strerror}") from error
             if not data:
-                raise Unreachable(f"the agent on {self._path} closed the connection", hint="it may be stopping")
+                raise self._ended()
+            self._heard = True
             self._reader.feed(data)
         return message
+
+    def _ended(self) -> Unreachable:
+        kind = Unreachable if self._heard else Gone
+        return kind(f"the agent on {self._path} closed the connection", hint="it may be stopping")
 
     def _drain(self) -> None:
         try:
@@ -125,8 +137,28 @@ class Connection:
             return
 
 
+def field(answer: Mapping[str, Any], name: str, kind: type) -> Any:
+    """A part of what the agent sent.
+
+    Raises:
+        BadFrame: it is not there, or of another type.
+    """
+    value = answer.get(name)
+    if type(value) is not kind:
+        what = "nothing" if name not in answer else type(value).__name__
+        raise BadFrame(f"an answer with {what} for {name!r}, where a {kind.__name__} is expected")
+    return value
+
+
+def _answer(reply: Mapping[str, Any]) -> dict[str, Any]:
+    return field(reply, "ok", dict)
+
+
 def _agree(hello: Mapping[str, Any]) -> None:
-    lowest, highest = hello.get("protocol", (0, 0))
+    protocol: list[Any] = field(hello, "protocol", list)
+    if [type(number) for number in protocol] != [int, int]:
+        raise BadFrame(f"a hello with the protocol {protocol!r}, where two numbers are expected")
+    lowest, highest = protocol
     if not lowest <= PROTOCOL <= highest:
         raise Refused(
             f"this client speaks protocol {PROTOCOL}, the agent (version {hello.get('version')}) {lowest} to {highest}",
@@ -142,6 +174,9 @@ def _connect(path: str, timeout: float) -> socket.socket:
     except OSError as error:
         connection.close()
         raise _unreachable(path, error) from error
+    except ValueError as error:
+        connection.close()
+        raise UsageError(f"{path!r} is no path of a socket: {error}") from error
     return connection
 
 

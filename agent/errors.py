@@ -199,20 +199,28 @@ _CLASSES: tuple[type[ShoalError], ...] = (
     Busy, DeadlinePassed, SocketInUse, NoPermission, BadConfiguration, BadFrame, Cancelled, Internal,
 )  # fmt: skip
 _BY_KIND = {error.kind: error for error in _CLASSES}
+_OWN_FIELDS = ("kind", "msg", "hint", "retry_ms")
 
 
-def from_wire(wire: Mapping[str, Any]) -> ShoalError:
-    """The error that a reply's `err` map stands for. A kind that this version does not know stays a `ShoalError`."""
-    kind = wire.get("kind")
-    hint = wire.get("hint")
-    retry_ms = wire.get("retry_ms")
+def from_wire(wire: Any) -> ShoalError:
+    """The error that a reply's `err` map stands for. A kind that this version does not know stays a `ShoalError`.
+
+    Raises:
+        BadFrame: it is no map.
+    """
+    if type(wire).__name__ != "dict":
+        raise BadFrame(f"an error holding {type(wire).__name__}, where a map is expected")
+    given: Mapping[Any, Any] = wire
+    kind = given.get("kind")
+    hint = given.get("hint")
+    retry_ms = given.get("retry_ms")
     details = {
         key: value
-        for key, value in wire.items()
-        if key not in {"kind", "msg", "hint", "retry_ms"} and key.isidentifier() and type(value) in (int, str)
+        for key, value in given.items()
+        if type(key) is str and key.isidentifier() and key not in _OWN_FIELDS and type(value) in (int, str)
     }
     error = _BY_KIND.get(str(kind), ShoalError)(
-        str(wire.get("msg", "the agent gave no reason")),
+        str(given.get("msg", "the agent gave no reason")),
         hint=hint if isinstance(hint, str) else None,
         retry_ms=retry_ms if type(retry_ms) is int else None,
         **details,

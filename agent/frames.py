@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgpack  # pyright: ignore[reportMissingTypeStubs]
 
-from .errors import BadFrame, Refused
+from .errors import BadArgument, BadFrame, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,9 +30,15 @@ def encode(message: Mapping[str, Any], limit: int) -> bytes:
     """One frame holding `message`.
 
     Raises:
+        BadArgument: it holds what msgpack has no form for: an object, a number over 64 bits, text that is not Unicode.
         Refused: it does not fit `limit` bytes.
     """
-    payload: bytes = _codec.packb(message)
+    try:
+        payload: bytes = _codec.packb(message)
+    except UnicodeEncodeError as error:
+        raise BadArgument(f"text that is not valid Unicode: {error.object!r}") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadArgument(f"a value that cannot be sent: {error}") from error
     if len(payload) > limit:
         raise Refused(f"a message of {len(payload)} bytes, where at most {limit} can be sent", hint="ask for less")
     return len(payload).to_bytes(LENGTH_BYTES, "little") + payload

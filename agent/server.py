@@ -19,7 +19,7 @@ import trio
 from .api import Answer, Api, Command, Later, Pages, Query, Stream
 from .calls_nodes import greeting
 from .config import ApiConfig
-from .errors import BadFrame, Busy, Internal, ShoalError, UsageError
+from .errors import BadArgument, BadFrame, Busy, Internal, ShoalError, UsageError
 from .frames import REPLY_BYTES, REQUEST_BYTES, FrameReader, encode
 from .in_flight import CONTROLS, InFlight, RequestId, request_id, scope, take_credit
 from .listener import Listener, open_listener
@@ -262,7 +262,11 @@ class Connection:
         self._put({"id": asked, "ok": ready})
 
     def _put(self, message: dict[str, Any]) -> None:
-        self._outbox.put(encode(message, REPLY_BYTES))
+        try:
+            frame = encode(message, REPLY_BYTES)
+        except BadArgument as error:
+            raise TypeError("an answer that cannot be sent") from error  # our fault, not that of who asked
+        self._outbox.put(frame)
 
     def _fail(self, asked: RequestId | None, error: ShoalError) -> None:
         self._api.count(error.kind)

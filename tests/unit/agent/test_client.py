@@ -3,7 +3,7 @@ import threading
 
 import pytest
 from shoal.agent.client import Client
-from shoal.agent.errors import BadFrame, Busy, Refused, ShoalError, Unreachable, from_wire
+from shoal.agent.errors import BadArgument, BadFrame, Busy, Refused, ShoalError, Unreachable, from_wire
 from shoal.agent.frames import REPLY_BYTES, encode
 from shoal.agent.socket_path import SYSTEM_SOCKET, asking_path, serving_path
 
@@ -93,6 +93,74 @@ def test_junk_and_an_early_end_are_typed_and_a_new_call_connects_again(agent):
             client.status()
         agent(HELLO, {"id": 1, "ok": {"name": "n1"}})
         assert client.status() == {"name": "n1"}
+
+
+ODD_REPLIES = [
+    [HELLO, {}],
+    [HELLO, {"id": 1}],
+    [HELLO, {"id": 1, "ok": 5}],
+    [HELLO, {"id": 1, "ok": None}],
+    [HELLO, {"id": 1, "ok": {}}],
+    [HELLO, {"id": 1, "ok": {"nodes": 5}}],
+    [HELLO, {"id": 1, "ok": {"nodes": []}, "more": True}, {"id": 1, "ok": {"nodes": {}}}],
+    [HELLO, {"id": 1, "err": 5}],
+    [HELLO, {"id": 1, "err": {}}],
+    [HELLO, {"id": 1, "err": {"kind": 5, "msg": 7, b"x": 1}}],
+    [{"hello": 5}],
+    [{"hello": {}}],
+    [{"hello": {"protocol": 5}}],
+    [{"hello": {"protocol": [1]}}],
+    [{"hello": {"protocol": ["a", "b"]}}],
+]
+
+
+@pytest.mark.parametrize("replies", ODD_REPLIES)
+def test_what_no_agent_answers_is_a_typed_error(agent, replies):
+    with agent(*replies) as client, pytest.raises(ShoalError):
+        client.members()
+
+
+@pytest.mark.parametrize("event", [5, {"event": "snapshot", "partial": True}, {"partial": True, "nodes": 5}])
+def test_what_no_stream_holds_is_a_typed_error(agent, event):
+    with pytest.raises(BadFrame):
+        next(agent(HELLO, {"id": 1, "ok": event, "more": True}).watch())
+
+
+@pytest.mark.parametrize("value", ["\udcff", 2**70, object(), {1j: 2}])
+def test_what_cannot_be_sent_is_an_argument_refused(agent, value):
+    with agent(HELLO, {"id": 1, "ok": {}}) as client:
+        client.status()
+        with pytest.raises(BadArgument):
+            client.call("status", {"x": value})
+
+
+def test_a_path_that_is_none_is_typed():
+    with pytest.raises(ShoalError):
+        Client("a\0b").status()
+
+
+def test_after_a_restart_of_the_agent_what_only_reads_is_asked_again(agent):
+    client = agent(HELLO, {"id": 1, "ok": {"name": "n1"}})
+    with client:
+        assert client.status() == {"name": "n1"}
+        agent(HELLO, {"id": 1, "ok": {"name": "n2"}})
+        assert client.status() == {"name": "n2"}
+
+
+def test_after_a_restart_of_the_agent_no_change_is_asked_twice(agent):
+    client = agent(HELLO, {"id": 1, "ok": {}})
+    with client:
+        client.status()
+        with pytest.raises(Unreachable, match="closed the connection"):
+            client.leave()
+
+
+def test_an_answer_that_broke_off_is_not_asked_again(agent):
+    client = agent(HELLO, {"id": 1, "ok": {}}, encode({"id": 2, "ok": {}}, REPLY_BYTES)[:-1])
+    with client:
+        client.status()
+        with pytest.raises(Unreachable):
+            client.status()
 
 
 def test_an_agent_that_does_not_answer_is_given_up(agent, monkeypatch):
