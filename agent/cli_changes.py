@@ -127,7 +127,7 @@ def _pairs(parser: Parser) -> None:
         nargs="+",
         type=label,
         metavar="KEY=VALUE",
-        help="true and false are Bool, numbers Int, the rest Str; rack='\"7\"' is Str",
+        help="true and false are Bool, whole numbers Int, the rest Str, as 007; rack='\"7\"' is Str",
     )
 
 

@@ -106,12 +106,15 @@ def colours() -> bool:
 
 def label(text: str) -> tuple[str, bool | int | str]:
     """An argument KEY=VALUE. The agent checks both; here only their border is found."""
-    from .label_text import label_from_text
+    from .label_text import NoLabelText, label_from_text
 
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise argparse.ArgumentTypeError(f"expected KEY=VALUE, not {text!r}")
-    return key, label_from_text(value)
+    try:
+        return key, label_from_text(value)
+    except NoLabelText as error:
+        raise argparse.ArgumentTypeError(f"{key}: {error}") from None
 
 
 def positive(text: str) -> int:

@@ -23,7 +23,7 @@ from . import config_values as kinds
 from .config_files import Given, configuration_files, from_environment, from_file
 from .errors import BadConfiguration
 from .key_file import CREDENTIAL, CREDENTIALS_VARIABLE, credential
-from .label_text import label_from_text
+from .label_text import NoLabelText, label_from_text
 from .nearest import nearest
 from .socket_path import LONGEST_PATH_BYTES, serving_path
 
@@ -297,10 +297,10 @@ def _checked(item: Given) -> tuple[str, object]:
     setting = _label(item.key) if item.section == "labels" else SETTINGS[item.section].get(item.key)
     if setting is None:
         raise kinds.UnfitValue(f"{path}: unknown key{_did_you_mean(item.key, SETTINGS[item.section])}")
-    value = setting.from_text(item.value) if item.is_text and isinstance(item.value, str) else item.value
     try:
+        value = setting.from_text(item.value) if item.is_text and isinstance(item.value, str) else item.value
         return item.key, setting.check(value)
-    except kinds.UnfitValue as error:
+    except (kinds.UnfitValue, NoLabelText) as error:
         raise kinds.UnfitValue(f"{path}: {error}") from None
 
 

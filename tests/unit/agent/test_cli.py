@@ -179,12 +179,29 @@ def test_what_is_no_time_is_refused(text):
         ("7.5", "7.5"),
         ('"7"', "7"),
         ("", ""),
+        ("007", "007"),
+        ("+7", "+7"),
+        ("0", 0),
+        (str(2**63 - 1), 2**63 - 1),
+        ('"a\\"b"', 'a"b'),
+        ("'it is \\u00e9'", "it is \u00e9"),
+        ("a b", "a b"),
         ("\u0667", "\u0667"),
     ],
 )
 def test_labels_are_typed_by_their_look(text, value):
     found = label_from_text(text)
     assert (type(found), found) == (type(value), value)
+
+
+@pytest.mark.parametrize("text", [str(2**63), "9" * 5000, '"', '"a', '"a"b', "'a\"", '"\\x"', '"\\U00110000"'])
+def test_what_is_no_value_of_a_label_is_refused(shoal, text):
+    code, _, err = shoal("labels", "set", f"x={text}")
+    assert code == 2
+    assert "x: " in err
+    code, _, err = shoal("config", "check", "--label", f"x={text}")
+    assert code == 78
+    assert "--label x: labels.x: " in err
 
 
 @pytest.mark.parametrize(
