@@ -183,7 +183,6 @@ def no_bounds_on_claims(patch):
 
     patch(items, "generation", lambda value, _place: value)
     patch(items, "incarnation", lambda value, _place: value)
-    items._parse_row.cache_clear()
 
 
 def dead_never_retried(patch):
@@ -198,6 +197,7 @@ def relays_never_asked(patch):
 
 QUICK = partial(checks.crash_is_noticed, count=16, within=16.0)
 
+SEEDS = 3  # a mutation is to be caught in one of them; the core passes in all
 CAUGHT = [
     (no_recheck_at_expiry, scenes.refuted_is_no_death),
     (equal_alive_accepted, scenes.dead_stay_dead),
@@ -211,7 +211,7 @@ CAUGHT = [
     (generations_ignored, scenes.restart_is_one_replacement),
     (hearsay_kills, scenes.second_hand_death_is_refuted),
     (no_quiet_bits, scenes.hole_is_filled),
-    (no_anti_entropy, checks.no_hole_stays),
+    (no_anti_entropy, partial(scenes.hole_is_filled, within=120.0)),
     (the_dead_believed, scenes.the_dead_are_not_believed),
     (gaps_ignored, scenes.thawed_judges_nobody),
     (boot_ids_ignored, scenes.twin_takes_a_new_id),
@@ -222,6 +222,14 @@ CAUGHT = [
 ]
 
 
+def breaks(checker, seed):
+    try:
+        checker(seed)
+    except checks.Broken:
+        return True
+    return False
+
+
 def name_of(checker):
     return getattr(checker, "func", checker).__name__
 
@@ -229,16 +237,10 @@ def name_of(checker):
 @pytest.mark.parametrize(("mutation", "checker"), CAUGHT, ids=[f"{m.__name__}-{name_of(c)}" for m, c in CAUGHT])
 def test_a_mutated_core_is_caught(mutation, checker, monkeypatch):
     mutation(monkeypatch.setattr)
-    caught = []
-    for seed in range(6):
-        try:
-            checker(seed)
-        except checks.Broken as broken:
-            caught.append(str(broken))
-    assert caught, f"{mutation.__name__} passes {name_of(checker)}"
+    assert any(breaks(checker, seed) for seed in range(SEEDS)), f"{mutation.__name__} passes {name_of(checker)}"
 
 
 @pytest.mark.parametrize("checker", dict.fromkeys(c for _, c in CAUGHT), ids=name_of)
 def test_the_core_as_it_is_passes(checker):
-    for seed in range(6):
+    for seed in range(SEEDS):
         checker(seed)

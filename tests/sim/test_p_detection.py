@@ -48,7 +48,7 @@ def p1(count, expected, runs):
     assert mean(first) < mean(suspected) <= 2.2, suspected
 
 
-@pytest.mark.parametrize(("count", "expected", "runs"), [(3, 0.71, 120), (10, 0.91, 100), (100, 0.98, 60)])
+@pytest.mark.parametrize(("count", "expected", "runs"), [(3, 0.71, 120), (10, 0.91, 100), (100, 0.98, 40)])
 def test_p1_first_ping_of_a_crashed_node(count, expected, runs):
     p1(count, expected, runs)
 
@@ -58,7 +58,7 @@ def test_p1_first_ping_among_1000():
     p1(1000, 1.0, 30)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_p2_everybody_is_probed_within_two_rounds_less_one_period(seed):
     count, newcomers = 12, 3
     cluster = checks.rest(count, seed)
@@ -80,7 +80,7 @@ def test_p2_everybody_is_probed_within_two_rounds_less_one_period(seed):
     assert len(turns) == count * (count + newcomers - 1)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_p2_a_crashed_one_is_probed_or_known_by_all_within_two_rounds(seed):
     count = 16
     cluster = checks.rest(count, seed)

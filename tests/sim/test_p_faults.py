@@ -7,17 +7,16 @@ import sim_checks as checks
 from shoal.gossip import Settings
 
 
+def test_p8_a_quarter_stalls_up_to_10_s():
+    checks.stalls_kill_nobody(0, seconds=90.0)
+
+
 @pytest.mark.parametrize("seed", range(2))
-def test_p8_a_quarter_stalls_up_to_10_s(seed):
-    checks.stalls_kill_nobody(seed)
-
-
-@pytest.mark.parametrize("seed", range(3))
 def test_p8_a_quarter_has_packets_that_wait_up_to_10_s(seed):
     checks.stalls_kill_nobody(seed, noticed=False)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_p8_at_local_timings(seed):
     checks.stalls_kill_nobody(seed, count=32, stalled=8, settings=Settings.local())
 
@@ -28,14 +27,13 @@ def test_p8_a_quarter_of_400_for_five_minutes(noticed):
     checks.stalls_kill_nobody(1, count=400, stalled=100, seconds=300.0, noticed=noticed)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_p9_clock_steps_drift_suspend_and_freeze(seed):
     checks.stopped_and_odd_clocks(seed)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_p10_a_day_of_churn_leaves_everything_flat(seed):
-    middle, end, events = checks.churn(seed)
+def test_p10_a_day_of_churn_leaves_everything_flat():
+    middle, end, events = checks.churn(0)
     assert events <= 16 * 8
     for what, size in end.items():
         assert size <= max(2 * middle[what], 32), (what, middle[what], size)
@@ -49,9 +47,8 @@ def test_p10_a_day_of_churn_at_lan_timings():
         assert size <= max(2 * middle[what], 32), (what, middle[what], size)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_p11_100_of_100_restarted_over_5_s(seed):
-    checks.all_restart(seed)
+def test_p11_100_of_100_restarted_over_5_s():
+    checks.all_restart(0)
 
 
 @pytest.mark.big
@@ -60,9 +57,8 @@ def test_p11_500_of_500_restarted_over_5_s(seed):
     checks.all_restart(seed, count=500)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_p13_halves_for_10_minutes(seed):
-    checks.partition_heals(seed)
+def test_p13_halves_for_10_minutes():
+    checks.partition_heals(0)
 
 
 @pytest.mark.big

@@ -23,7 +23,7 @@ def test_p3_a_row_reaches_10000_within_nine_ticks(loss):
     assert checks.spread_is_quick(1, count=10_000, loss=loss, news=1) <= 9 + (loss > 0)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(30))
 def test_p4_and_p7_no_hole_stays_and_no_claim_falls_after_random_faults(seed):
     checks.no_hole_stays(seed)
 
@@ -39,7 +39,7 @@ def test_p4_many_times(seed):
     checks.no_hole_stays(seed)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(1))
 def test_p12_leave_is_known_everywhere(seed):
     checks.leave_is_known(seed)
 
