@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import attrs
 
+from ..capabilities.errors import shown
 from ..capabilities.values import CapValue
 from ..gossip.member import Address
 from ..placement.view import View
@@ -218,7 +219,8 @@ class Api:
         if found is None:
             close = nearest(name, self._calls) if isinstance(name, str) else None
             raise UnknownCall(
-                f"there is no call {name!r}", hint=f"did you mean {close}?" if close else "see `hello` for the calls"
+                f"there is no call {shown(name)}",
+                hint=f"did you mean {close}?" if close else "see `hello` for the calls",
             )
         return found
 

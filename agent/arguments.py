@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from ..capabilities.errors import shown
 from .errors import BadArgument
 from .nearest import nearest
 
@@ -63,14 +64,14 @@ def refuse(path: str, problem: str, hint: str | None = None) -> BadArgument:
 def flag(value: object, path: str) -> bool:
     if type(value) is bool:
         return value
-    raise refuse(path, f"expected true or false, got {_shown(value)}")
+    raise refuse(path, f"expected true or false, got {shown(value)}")
 
 
 def integer(lowest: int, highest: int) -> Check:
     def check(value: object, path: str) -> int:
         if type(value) is int and lowest <= value <= highest:
             return value
-        raise refuse(path, f"expected a whole number from {lowest} to {highest}, got {_shown(value)}")
+        raise refuse(path, f"expected a whole number from {lowest} to {highest}, got {shown(value)}")
 
     return check
 
@@ -78,7 +79,7 @@ def integer(lowest: int, highest: int) -> Check:
 def text(longest: int = TEXT_BYTES, *, empty: bool = False) -> Check:
     def check(value: object, path: str) -> str:
         if type(value) is not str:
-            raise refuse(path, f"expected text, got {_shown(value)}")
+            raise refuse(path, f"expected text, got {shown(value)}")
         if not value and not empty:
             raise refuse(path, "expected text, got none")
         if len(value) > longest or len(value.encode("utf-8", "replace")) > longest:
@@ -94,7 +95,7 @@ def one_of(*choices: str) -> Check:
             return value
         close = nearest(value, choices) if type(value) is str else None
         hint = f"did you mean {close}?" if close else None
-        raise refuse(path, f"expected one of {', '.join(choices)}, got {_shown(value)}", hint)
+        raise refuse(path, f"expected one of {', '.join(choices)}, got {shown(value)}", hint)
 
     return check
 
@@ -139,7 +140,7 @@ def _map(value: Any, path: str) -> Mapping[str, Any]:
         raise refuse(path, f"expected a map, got {kind}")
     for key in value:
         if type(key) is not str:
-            raise refuse(path, f"expected text for a key, got {_shown(key)}")
+            raise refuse(path, f"expected text for a key, got {shown(key)}")
     return value
 
 
@@ -147,8 +148,3 @@ def _list(value: Any, path: str) -> Sequence[Any]:
     if (kind := type(value).__name__) != "list":
         raise refuse(path, f"expected a list, got {kind}")
     return value
-
-
-def _shown(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."

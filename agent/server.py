@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 import trio
 
+from ..capabilities.errors import shown
 from .api import Answer, Api, Command, Later, Pages, Query, Stream
 from .calls_nodes import greeting
 from .config import ApiConfig
@@ -201,7 +202,7 @@ class Connection:
         except ShoalError as error:
             self._fail(asked, error)
         except Exception:
-            log.exception("api.call_failed", call=repr(message.get("call"))[:80])
+            log.exception("api.call_failed", call=shown(message.get("call")))
             self._fail(asked, Internal(_OUR_FAULT))
 
     def _start(self, call: Command | Stream, asked: RequestId, message: dict[str, Any], nursery: trio.Nursery) -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import attrs
 
-from ..capabilities.errors import CapabilityError, RequirementSyntaxError
+from ..capabilities.errors import CapabilityError, RequirementSyntaxError, shown
 from ..capabilities.requirement import PlacementRequirement
 from ..capabilities.text import parse_requirement
 from ..placement.errors import TaskRefused
@@ -88,10 +88,8 @@ def refusals(path: str) -> Generator[None]:
         if isinstance(error.__cause__, CapabilityError) and "requirement" in error.wanted:
             raise _bad(error.__cause__, path=where) from error
         wanted, _, close = error.wanted.partition(_CLOSE)
-        shown = repr(error.got)
-        shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
         hint = f"did you mean {close}" if close else None
-        raise refuse(where, f"expected {wanted}, got {shown}", hint) from error
+        raise refuse(where, f"expected {wanted}, got {shown(error.got)}", hint) from error
 
 
 def _bad(error: CapabilityError, path: str = "requirement") -> BadRequirement:

@@ -1,18 +1,25 @@
 """Every error of this package: one base, typed children, each naming the place and the nearest right thing."""
 
+import reprlib
+
 import attrs
 
 # A refused value is shown so that its owner recognises it, never echoed whole into a log.
 SHOWN_CHARACTERS = 80
 # More terms than these tell nobody more about why they clash.
 SHOWN_TERMS = 6
+# Longer numbers are told by their length: Python refuses to write them in decimal.
+_SHOWN_BITS = 256
+# A value may be nested deeper than Python's own `repr` can go.
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = SHOWN_CHARACTERS
 
 
 def shown(value: object) -> str:
     """The value as it is written in Python, cut to a length that a log line bears."""
-    if isinstance(value, (str, bytes)):
-        value = value[: SHOWN_CHARACTERS + 1]
-    text = repr(value)
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
+        return f"a number of {value.bit_length()} bits"
+    text = repr(value[: SHOWN_CHARACTERS + 1]) if isinstance(value, (str, bytes)) else _REPR.repr(value)
     return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "..."
 
 

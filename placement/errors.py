@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..capabilities.errors import shown
+
 
 class PlacementError(ValueError):
     """The base of every error of this package; its text is what an operator reads."""
@@ -17,7 +19,7 @@ class TaskRefused(PlacementError):
     """
 
     def __init__(self, field: str, wanted: str, got: object) -> None:
-        super().__init__(f"{field}: wanted {wanted}, got {got!r}")
+        super().__init__(f"{field}: wanted {wanted}, got {shown(got)}")
         self.field = field
         self.wanted = wanted
         self.got = got

@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from ..capabilities.errors import shown
 from .errors import PlacementError
 from .failures import FailureRecord, Failures, FailureScope
 from .observations import Observation, Observations, ObservationScope
@@ -95,7 +96,7 @@ def history_from_plain(value: object) -> History:
     """The history that `history_to_plain` wrote; raises `HistoryRefused` for anything else."""
     version, runs, failures = _list(value, 3)
     if version != VERSION:
-        raise HistoryRefused(f"history of version {version!r}, this is {VERSION}")
+        raise HistoryRefused(f"history of version {shown(version)}, this is {VERSION}")
     return History(
         observations=Observations(_observation(_list(row, _OBSERVATION_FIELDS)) for row in _list(runs)),
         failures=Failures(_failure(_list(row, _FAILURE_FIELDS)) for row in _list(failures)),

@@ -10,7 +10,15 @@ from shoal.agent.api import Query
 from shoal.agent.calls import api_for
 from shoal.agent.config import ApiConfig
 from shoal.agent.errors import SocketInUse
+from shoal.agent.frames import REQUEST_BYTES, encode
 from shoal.agent.server import Server
+
+# Stands for a value that is nested deeper than Python's `repr` goes.
+DEEP = "DEEP"
+
+
+def encode_text(text):
+    return bytes([0xA0 + len(text)]) + text.encode()
 
 
 def names(socket_path):
@@ -127,6 +135,34 @@ async def test_a_handler_that_fails_is_logged_counted_and_answered(connect, serv
             assert reply["err"]["kind"] == "internal"
             assert "secret" not in str(reply)
         assert serving.counters["internal"] == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "args"),
+    [
+        (None, {}),
+        ("find", {"requirement": DEEP}),
+        ("find", {"options": {"prefer": DEEP}}),
+        ("find", {"options": {"spread": DEEP}}),
+        ("members", {"states": [DEEP]}),
+        ("labels_set", {"labels": {"a": DEEP}}),
+        ("labels_unset", {"keys": [DEEP]}),
+        ("place", {"task": {"description": DEEP}}),
+        ("place", {"task": {"required_tools": DEEP}}),
+        ("place", {"task": "a", "policy": {"name": DEEP}}),
+        ("wait", {"members": DEEP}),
+        ("watch", {"credit": DEEP}),
+        ("cancel", {"id": DEEP}),
+    ],
+)
+async def test_what_is_nested_deep_is_refused_like_any_other_value(connect, call, args):
+    message = {"id": 1, "call": call or DEEP, "args": args}
+    payload = encode(message, REQUEST_BYTES)[4:].replace(encode_text(DEEP), b"\x91" * 1000 + b"\x90")
+    async with connect() as wire:
+        await wire.stream.send_all(len(payload).to_bytes(4, "little") + payload)
+        reply = await wire.receive()
+        assert reply["err"]["kind"] in ("bad-argument", "bad-requirement", "unknown-call")
+        assert "ok" in await wire.ask("version")
 
 
 async def test_an_answer_over_the_limit_is_refused(connect, serving):

@@ -72,3 +72,12 @@ def test_true_and_one_and_its_text_are_three_values():
 def test_a_refused_value_is_shown_short():
     assert len(shown("x" * 10**6)) < 100
     assert len(shown(list(range(10**4)))) < 100
+
+
+def test_any_value_can_be_shown():
+    deep = []
+    for _ in range(5000):
+        deep = [deep]
+    assert len(shown(deep)) < 100
+    assert shown(10**5000) == "a number of 16610 bits"
+    assert len(shown("x" * 10**6)) < 100
