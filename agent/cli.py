@@ -6,6 +6,7 @@ and each command's module is imported when it is named.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from importlib import import_module
@@ -15,6 +16,7 @@ from .errors import ShoalError, UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import TextIO
 
     from .cli_options import Command
 
@@ -69,21 +71,60 @@ _INTERRUPTED = 128 + 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is that of `errors`, or of argparse for wrong usage."""
+    _fill_streams()
     for stream in (sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="backslashreplace")
     try:
-        code = run(list(sys.argv[1:] if arguments is None else arguments))
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except ShoalError as error:
-        report(error)
-        return error.exit_code
+        return _failed(error)
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output(sys.stdout)
         return _CLOSED_PIPE
+    except OSError as error:
+        _give_up_output(sys.stdout)
+        where = f"{error.filename}: " if error.filename else ""
+        return _failed(ShoalError(f"{where}{error.strerror or error}"))
     return code
+
+
+def _run(arguments: list[str]) -> int:
+    """As `run`; argparse's own end, as after --help, comes with its output written."""
+    try:
+        return run(arguments)
+    except SystemExit:
+        sys.stdout.flush()
+        raise
+
+
+def _failed(error: ShoalError) -> int:
+    """Report it, where that is possible; its exit code."""
+    try:
+        report(error)
+        sys.stderr.flush()
+    except OSError:
+        _give_up_output(sys.stderr)
+    return error.exit_code
+
+
+def _fill_streams() -> None:
+    """Open what the caller closed: nothing else may get those descriptors, and writing to nowhere is no error."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - as light as it gets; stays open
+
+
+def _give_up_output(stream: TextIO) -> None:
+    """Write what is buffered, or throw it away: it would fail again when the interpreter ends."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def run(arguments: list[str]) -> int:

@@ -212,7 +212,7 @@ def load(
         BadConfiguration: every problem found, one a line, each with its place and the nearest right name.
     """
     variables = os.environ if environ is None else environ
-    given = [item for file in configuration_files(path) for item in from_file(file)]
+    given = [item for file in configuration_files(path) for item in from_file(file, _ALL_SECTIONS)]
     found, strangers = from_environment(variables, dict.fromkeys(_ALL_SECTIONS))
     given += found
     for name, text in (flags or {}).items():

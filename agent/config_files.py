@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from .errors import BadConfiguration
 
 DEFAULT_DIRECTORY = "/etc/shoal"
 MAIN_FILE = "shoal.toml"
+# Settings are a few hundred lines; the parser must not be given a disk image.
+FILE_BYTES = 1 << 20
 # Variables that Kubernetes puts into every pod when a service is named shoal, or shoal-api: not ours.
 _SERVICE_LINK = re.compile(r"SHOAL_(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP)(_.*)?)?)")
 # Read by the command line itself: where the configuration is.
@@ -60,14 +62,14 @@ def configuration_files(path: str | None) -> list[Path]:
         raise BadConfiguration(f"{chosen}: cannot be read: {error.strerror}") from error
 
 
-def from_file(path: Path) -> Iterator[Given]:
-    """The settings of one file, in its order.
+def from_file(path: Path, sections: Container[str]) -> Iterator[Given]:
+    """The settings of one file, in its order; one without a key for what is none of the `sections`, or no table.
 
     Raises:
         BadConfiguration: it cannot be read, or is not TOML.
     """
     try:
-        content = path.read_bytes().decode()
+        content = _read(path)
         tables: dict[str, Any] = tomllib.loads(content)
     except OSError as error:
         raise BadConfiguration(f"{path}: cannot be read: {error.strerror}") from error
@@ -77,12 +79,24 @@ def from_file(path: Path) -> Iterator[Given]:
         line = re.search(r"\(at line ([0-9]+), column", str(error))
         where = f"{path}:{line[1]}" if line else str(path)
         raise BadConfiguration(f"{where}: is not TOML: {error}") from error
+    except ValueError as error:  # a number of more digits than Python converts
+        raise BadConfiguration(f"{path}: {error}") from error
+    except RecursionError as error:
+        raise BadConfiguration(f"{path}: its values are nested too deep") from error
     for section, table in tables.items():
-        if not _is_table(table):
+        if section not in sections or not _is_table(table):
             yield Given(section, None, table, "file", _where(path, content, (section,)))
             continue
         for keys, value in _leaves(table, nested=section == "labels"):
             yield Given(section, ".".join(keys), value, "file", _where(path, content, (section, *keys)))
+
+
+def _read(path: Path) -> str:
+    with path.open("rb") as file:
+        content = file.read(FILE_BYTES + 1)
+    if len(content) > FILE_BYTES:
+        raise BadConfiguration(f"{path}: is longer than {FILE_BYTES} bytes")
+    return content.decode()
 
 
 def from_environment(environ: Mapping[str, str], sections: Mapping[str, Any]) -> tuple[list[Given], list[str]]:
@@ -101,7 +115,10 @@ def from_environment(environ: Mapping[str, str], sections: Mapping[str, Any]) ->
 
 
 def line_of(content: str, keys: tuple[str, ...]) -> int | None:
-    """The line, from 1, where the TOML key path stands; that of the longest known beginning when it is inline."""
+    """The line, from 1, where the TOML key path stands; that of the longest known beginning when it is inline.
+
+    A table without a line of its own stands where the first thing in it does.
+    """
     best: tuple[int, int] | None = None
     section: tuple[str, ...] = ()
     for number, line in enumerate(content.splitlines(), 1):
@@ -112,8 +129,9 @@ def line_of(content: str, keys: tuple[str, ...]) -> int | None:
             path = (*section, *_parts(assignment[1]))
         else:
             continue
-        if keys[: len(path)] == path and (best is None or len(path) > best[0]):
-            best = (len(path), number)
+        shared = min(len(path), len(keys))
+        if keys[:shared] == path[:shared] and (best is None or shared > best[0]):
+            best = (shared, number)
     return best[1] if best else None
 
 

@@ -49,6 +49,6 @@ def _configured(path: str) -> str | None:
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - pathlib would double a client's start-up
             value = tomllib.load(file).get("api", {}).get("socket")
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return None
     return value if isinstance(value, str) and value else None

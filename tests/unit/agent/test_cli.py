@@ -3,6 +3,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from shoal.agent import __version__, cli, cli_output
@@ -142,6 +143,40 @@ def test_a_closed_pipe_ends_quietly():
     done = subprocess.run([*SHOAL, "completion", "bash"], stdout=writer, stderr=subprocess.PIPE, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def run_in_shell(command):
+    code = "import sys; from shoal.agent.cli import main; sys.exit(main())"
+    script = f"{sys.executable} -c '{code}' {command}"
+    return subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("command", ["version", "completion bash", "--help", "find --help"])
+def test_a_full_disk_is_told(command):
+    done = run_in_shell(f"{command} >/dev/full")
+    assert (done.returncode, done.stderr) == (1, "shoal: No space left on device\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_an_error_that_cannot_be_told_keeps_its_code(tmp_path):
+    done = run_in_shell(f"members --socket {tmp_path}/none 2>/dev/full")
+    assert (done.returncode, done.stderr) == (69, "")
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("version >&-", 0),
+        ("version <&- >&- 2>&-", 0),
+        ("members --socket /nowhere 2>&-", 69),
+        ("config check 2>&-", 0),
+        ("run --config /nowhere 2>&-", 78),
+    ],
+)
+def test_a_closed_stream_is_nowhere(command, code):
+    done = run_in_shell(command)
+    assert (done.returncode, done.stderr) == (code, "")
 
 
 def test_ctrl_c_ends_quietly(tmp_path):

@@ -1,6 +1,6 @@
 import pytest
 from shoal.agent.config import Config, GossipConfig, load
-from shoal.agent.config_files import line_of
+from shoal.agent.config_files import FILE_BYTES, line_of
 from shoal.agent.errors import BadConfiguration
 
 ENVIRON = {"XDG_RUNTIME_DIR": "/run/user/7"}
@@ -83,7 +83,7 @@ def test_a_configuration_can_be_written_in_code():
     ("text", "says"),
     [
         ("[gossip]\n\nbnid = 1\n", "shoal.toml:3: gossip.bnid: unknown key; did you mean bind?"),
-        ("[gosip]\nbind = 1\nseeds = 2\n", "shoal.toml:2: unknown section [gosip]; did you mean gossip?"),
+        ("[gosip]\nbind = 1\nseeds = 2\n", "shoal.toml:1: unknown section [gosip]; did you mean gossip?"),
         ("node = 7\n", "shoal.toml:1: node: expected a section [node], not a value"),
         ('[log]\nlevel = "loud"\n', "shoal.toml:2: log.level: expected one of debug, info, warning, error"),
         ("log.level = 3\n", "shoal.toml:1: log.level: expected one of debug, info, warning, error"),
@@ -196,3 +196,28 @@ def test_watched_paths_are_a_list_of_absolute_paths(write, refused):
     assert load(write(""), environ={"SHOAL_DETECT_DISK_PATHS": "/a, /b"}).detect.disk_paths == ("/a", "/b")
     assert "expected paths that begin with /, not 'srv'" in refused('[detect]\ndisk_paths = ["srv"]\n')
     assert "expected a list of paths" in refused('[detect]\ndisk_paths = "/srv"\n')
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("\n\n[gosip]\nbind = 1\nseeds = 2\n", "shoal.toml:3: unknown section [gosip]; did you mean gossip?"),
+        ("[detcet]\n", "shoal.toml:1: unknown section [detcet]; did you mean detect?"),
+        ("\n[detcet.more]\nx = 1\n", "shoal.toml:2: unknown section [detcet]; did you mean detect?"),
+        ("\ngosip.bind = 1\n", "shoal.toml:2: unknown section [gosip]; did you mean gossip?"),
+    ],
+)
+def test_an_unknown_section_is_told_once_at_its_header(refused, text, message):
+    assert refused(text) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a=" + "[" * 100_000, "nested too deep"),
+        ("a=" + "9" * 5000, "shoal.toml: "),
+        ("#" * (FILE_BYTES + 1), f"longer than {FILE_BYTES} bytes"),
+    ],
+)
+def test_a_file_beyond_all_measure_is_refused(refused, text, says):
+    assert says in refused(text)
