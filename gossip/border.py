@@ -230,7 +230,7 @@ class Border:
 def _place(message: Message, source: Address) -> Address | None:
     """Where the sender of a datagram can be reached: as it says itself, else where it came from."""
     match message:
-        case PingRequest() | Nack() | NotMe():
+        case PingRequest():
             # The address in a ping request is its target's.
             return source
         case Ack() if message.flags & Flag.RELAYED:

@@ -95,8 +95,14 @@ class SelfRules:
     def _resolve(self, now: float) -> None:
         claim, self._doubted = self._doubted, None
         self._core.paused = False
-        if claim is not None:
-            self._outdo(claim, now)
+        if claim is None:
+            return
+        mine = self._core.me.claim
+        if claim.rank is Rank.ALIVE and claim.generation == mine.generation and claim.address != mine.address:
+            # Somebody took us for where our packets come from (another family, a router): say it in each from now on,
+            # else the next incarnation is misunderstood as this one was, and so for ever.
+            self._core.elsewhere = True
+        self._outdo(claim, now)
 
     def _outdo(self, claim: Claim, now: float) -> None:
         """Make our claim greater than that one."""

@@ -135,6 +135,16 @@ def test_an_echo_of_the_past_is_outdone_when_we_answer_ourselves(kit, told, node
     assert (node.me.generation, node.me.incarnation) == version
 
 
+def test_who_is_taken_for_another_address_says_its_own_from_then_on(kit, told, node):
+    """Else each new incarnation is taken for the wrong address again: of two families, one claims what comes by both."""
+    ping = check(kit, told, node)
+    effects = node.receive(reply(kit, ping, kit.identity(1).boot_id, 1000), ("10.0.0.77", 7931), 5.1)
+    assert node.me.incarnation == 1
+    sent = kit.opened(effects, Gossip)
+    assert sent
+    assert {message.items.address for message, _ in sent} == {node.me.address}
+
+
 def test_of_live_twins_the_lower_takes_a_new_id(kit, told, node):
     ping = check(kit, told, node, generation=1007)
     effects = node.receive(reply(kit, ping, b"\xff" * 8, 1007), ("10.0.0.77", 7931), 5.1)
