@@ -97,7 +97,7 @@ class Change(enum.Enum):
     JOINED = "joined"
     SUSPECTED = "suspected"
     REFUTED = "refuted"
-    """Shown alive again, in the same generation."""
+    """Shown alive again, in the same generation; of ourselves: we said that we are."""
     FAILED = "failed"
     LEFT = "left"
     REPLACED = "replaced"

@@ -13,7 +13,7 @@ import attrs
 
 from . import wire
 from .core import Core
-from .effects import Conflict, Persist, Purpose
+from .effects import Change, Conflict, Persist, Purpose
 from .limits import Allowance
 from .member import BOOT_ID_BYTES, GENERATION_LIMIT, INCARNATION_RENEWAL, NODE_ID_BYTES, Claim, Identity, Rank
 from .messages import Ack, Row
@@ -158,8 +158,10 @@ class SelfRules:
 
     def _restate(self, claim: Claim, now: float) -> None:
         """Hold and tell a new claim about ourselves; the first packets go out with this very input."""
-        core = self._core
+        core, before = self._core, self._core.me.claim
         core.me.row = Row(claim, core.me.row.heads)
+        if claim.generation == before.generation and claim.incarnation > before.incarnation:
+            core.changed(claim.node_id, Change.REFUTED if claim.address == before.address else Change.ADDRESS)
         core.table.touch(core.me, now)
         self._spread.row(claim.node_id, now, first=True)
         if self._bursts.take(now):

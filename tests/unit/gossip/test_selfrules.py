@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shoal.gossip import Conflict, Identity, Node, Persist, Rank, Send, State, Token, wire
+from shoal.gossip import Change, Changed, Conflict, Identity, Node, Persist, Rank, Send, State, Token, wire
 from shoal.gossip.effects import Purpose
 from shoal.gossip.messages import Ack, Gossip, Ping
 
@@ -65,6 +65,12 @@ def test_a_move_is_a_new_incarnation_with_the_address(kit, node):
     assert node.me.incarnation == 1
     assert kit.opened(effects, Gossip)
     assert node.move(("10.0.0.77", 9000), 6.0) == []
+
+
+def test_a_new_incarnation_of_ours_is_shown_here_too(kit, told, node):
+    changes = [effect.what for effect in told(node, kit.row(1, Rank.SUSPECT)) if isinstance(effect, Changed)]
+    changes += [effect.what for effect in node.move(("10.0.0.77", 9000), 5.0) if isinstance(effect, Changed)]
+    assert changes == [Change.REFUTED, Change.ADDRESS]
 
 
 def test_an_accusation_of_an_older_incarnation_or_life_is_nothing(kit, told, node):
@@ -136,7 +142,7 @@ def test_an_echo_of_the_past_is_outdone_when_we_answer_ourselves(kit, told, node
 
 
 def test_who_is_taken_for_another_address_says_its_own_from_then_on(kit, told, node):
-    """Else each new incarnation is taken for the wrong address again: of two families, one claims what comes by both."""
+    """Else each new incarnation is taken for the wrong address again: a node of both families never settles."""
     ping = check(kit, told, node)
     effects = node.receive(reply(kit, ping, kit.identity(1).boot_id, 1000), ("10.0.0.77", 7931), 5.1)
     assert node.me.incarnation == 1
