@@ -8,6 +8,7 @@ from itertools import islice
 import attrs
 
 from ..capabilities.requirement import PlacementRequirement
+from .errors import OptionRefused
 from .filter import standing_against
 from .index import Index, Row, load_eighths
 from .nodes import NodeRecord
@@ -52,7 +53,12 @@ def find_suitable_nodes(
 
     With a `count` of two and more, or a spread, the answer is exactly `count` nodes that lie to each other as asked,
     or none; `limit` then has no effect.
+
+    Raises:
+        OptionRefused: the limit is no whole number from 1.
     """
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise OptionRefused("limit", "a whole number from 1, or none", limit)
     found = [0] * (1 + len(options.fallbacks))
     for place, asked in enumerate((requirement, *options.fallbacks)):
         situation = Situation(
@@ -89,7 +95,7 @@ class _Query:
     def first(self, limit: int | None) -> tuple[tuple[NodeRecord, ...], int]:
         """The best nodes, and how many there are."""
         count = self._mask.bit_count()
-        wanted = count if limit is None else max(0, min(limit, count))
+        wanted = count if limit is None else min(limit, count)
         return tuple(islice(self._ordered(wanted), wanted)), count
 
     def set_of_nodes(self) -> tuple[tuple[NodeRecord, ...], int]:

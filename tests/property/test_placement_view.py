@@ -294,7 +294,7 @@ def naive_find(held, requirement, *, strict=False):
     return sorted(matching, key=lambda record: (record.tier(NOW), *load_order(record)))
 
 
-@given(changed_views(), requirements, st.one_of(st.none(), st.integers(0, 4)), st.booleans())
+@given(changed_views(), requirements, st.one_of(st.none(), st.integers(1, 4)), st.booleans())
 def test_find_answers_as_the_naive_scan_does(cluster, requirement, limit, strict):
     expected = naive_find(cluster.held, requirement, strict=strict)
     found = find_suitable_nodes(cluster.view, requirement, limit, now=NOW, options=Options(strict=strict))

@@ -218,3 +218,9 @@ def test_a_preference_needs_a_weight():
         Preference(requirement=ANY, weight=0)
     with pytest.raises(OptionRefused):
         Spread(label="zone", max_skew=0)
+
+
+@pytest.mark.parametrize("limit", [-1, 0, True, 1.5, "3"])
+def test_a_limit_is_a_whole_number_from_1(node, now, limit):
+    with pytest.raises(OptionRefused, match="limit: wanted a whole number from 1"):
+        find_suitable_nodes(View.of([node("a", {})]), ANY, limit, now=now)
