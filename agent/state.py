@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from ..gossip.member import Identity
-from .errors import StateInUse, StateUnusable
+from .errors import NoPermission, ShoalError, StateInUse, StateUnusable
 
 IDENTITY = "identity"
 # The type's maximum is 2^63 - 1: at the cap a new node id starts over (MEMBERSHIP.md section 3).
@@ -42,6 +42,7 @@ class StateDirectory:
 
     Raises:
         StateInUse: another agent runs on this directory.
+        NoPermission: this user may not use it.
         StateUnusable: it cannot be made, locked or written.
     """
 
@@ -52,26 +53,37 @@ class StateDirectory:
             path.mkdir(mode=0o750, parents=True, exist_ok=True)
             self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         except OSError as error:
-            raise StateUnusable(str(path), error.strerror or str(error)) from error
+            raise _unusable(path, error) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._lock)
             if isinstance(error, BlockingIOError):
                 raise StateInUse(str(path)) from error
-            raise StateUnusable(str(path), error.strerror or str(error)) from error
+            raise _unusable(path, error) from error
 
     def load(self, name: str) -> Any | None:
-        """The value saved under `name`, or None when there is none or it is damaged (then it is set aside)."""
+        """The value saved under `name`, or None when there is none or it is damaged (then it is set aside).
+
+        Raises:
+            NoPermission, StateUnusable: it cannot be read, which says nothing about what it holds.
+        """
         file = self.path / f"{name}.json"
         try:
-            document = json.loads(file.read_bytes())
+            content = file.read_bytes()
+        except FileNotFoundError:
+            return None
+        except IsADirectoryError as error:
+            self.set_aside(name, str(error))
+            return None
+        except OSError as error:
+            raise _unusable(file, error) from error
+        try:
+            document = json.loads(content)
             if document["sum"] == _sum(document["value"]):
                 return document["value"]
             why = "its sum differs"
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             why = f"{type(error).__name__}: {error}"
         self.set_aside(name, why)
         return None
@@ -163,6 +175,14 @@ def _stored_identity(state: StateDirectory | None) -> Remembered | None:
         state.set_aside(IDENTITY, "a node id or generation out of range")
         return None
     return Remembered(node_id=node_id, generation=generation, machine=str(machine))
+
+
+def _unusable(path: Path, error: OSError) -> ShoalError:
+    why = error.strerror or str(error)
+    if isinstance(error, PermissionError):
+        hint = "choose another --state-dir, or run as its owner"
+        return NoPermission(f"the state directory cannot be used: {path}: {why}", hint=hint)
+    return StateUnusable(str(path), why)
 
 
 def _private(path: str, flags: int) -> int:

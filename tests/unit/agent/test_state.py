@@ -8,7 +8,7 @@ import time
 import attrs
 import pytest
 from shoal.agent import state as state_module
-from shoal.agent.errors import StateInUse, StateUnusable
+from shoal.agent.errors import NoPermission, ShoalError, StateInUse, StateUnusable
 from shoal.agent.state import GENERATION_CAP, IDENTITY, StateDirectory, save_identity, take_identity
 
 NOW_MS = 1_750_000_000_000
@@ -222,6 +222,35 @@ def test_a_file_that_cannot_be_read_is_set_aside_too(state):
     assert [event for event, _ in state.warnings] == ["state.damaged"]
     state.save("labels", {"zone": "b"})
     assert state.load("labels") == {"zone": "b"}
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(OSError(5, "Input/output error"), 78), (PermissionError(13, "Permission denied"), 77)]
+)
+def test_an_identity_that_cannot_be_read_now_is_kept(where, machine, monkeypatch, error, code):
+    before, _ = started(where)
+    directory = StateDirectory(where)
+
+    def refuse(path):
+        raise error
+
+    with monkeypatch.context() as broken:
+        broken.setattr("pathlib.Path.read_bytes", refuse)
+        with pytest.raises(ShoalError, match=error.strerror) as caught:
+            take_identity(directory, NOW_MS)
+    directory.close()
+    assert caught.value.exit_code == code
+    assert directory.warnings == []
+    assert started(where)[0].node_id == before.node_id
+
+
+def test_a_directory_of_another_user_is_no_permission(where, monkeypatch):
+    def refuse(path, *_flags):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(NoPermission, match="the state directory cannot be used"):
+        StateDirectory(where)
 
 
 @pytest.mark.parametrize(
