@@ -25,12 +25,30 @@ def serving_path(environ: Mapping[str, str], uid: int) -> str:
     return SYSTEM_SOCKET if uid == 0 else _user_socket(environ, uid)
 
 
-def asking_path(environ: Mapping[str, str], uid: int, exists: Callable[[str], bool] = os.path.exists) -> str:
-    """Where a client looks when nothing is given: the user's own agent if there is one, else the system's."""
+def owner_of(path: str) -> int | None:
+    """The user that a file, or a link itself, belongs to."""
+    try:
+        return os.lstat(path).st_uid
+    except OSError:
+        return None
+
+
+def asking_path(
+    environ: Mapping[str, str],
+    uid: int,
+    exists: Callable[[str], bool] = os.path.exists,
+    owner: Callable[[str], int | None] = owner_of,
+) -> str:
+    """Where a client looks when nothing is given: the user's own agent if there is one, else the system's.
+
+    In a shared place anybody can make a directory of that name: only what belongs to the user is believed.
+    """
     if given := environ.get(VARIABLE):
         return given
     if uid != 0 and exists(own := _user_socket(environ, uid)):
-        return own
+        private = environ.get("XDG_RUNTIME_DIR") or owner(own.rpartition("/")[0]) == uid
+        if private:
+            return own
     if exists(SYSTEM_SOCKET):
         return SYSTEM_SOCKET
     return _configured(SYSTEM_CONFIGURATION) or SYSTEM_SOCKET

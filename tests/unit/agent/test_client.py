@@ -1,3 +1,4 @@
+import os
 import socket
 import threading
 
@@ -5,7 +6,7 @@ import pytest
 from shoal.agent.client import Client
 from shoal.agent.errors import BadArgument, BadFrame, Busy, Refused, ShoalError, Unreachable, from_wire
 from shoal.agent.frames import REPLY_BYTES, encode
-from shoal.agent.socket_path import SYSTEM_SOCKET, asking_path, serving_path
+from shoal.agent.socket_path import SYSTEM_SOCKET, asking_path, owner_of, serving_path
 
 HELLO = {"hello": {"protocol": [1, 1], "version": "0.1.0"}}
 
@@ -198,7 +199,20 @@ def test_a_stream_joins_partial_snapshots_and_refills_credit(agent):
     ],
 )
 def test_clients_look_for_the_users_agent_and_then_the_systems(environ, uid, existing, path):
-    assert asking_path(environ, uid, exists=existing.__contains__) == path
+    assert asking_path(environ, uid, exists=existing.__contains__, owner=lambda _: uid) == path
+
+
+@pytest.mark.parametrize("owner", [8, 0, None])
+def test_in_a_shared_place_only_the_users_own_directory_is_believed(owner):
+    found = asking_path({}, 7, exists=lambda _: True, owner={"/tmp/shoal-7": owner}.__getitem__)
+    assert found == SYSTEM_SOCKET
+
+
+def test_a_link_belongs_to_who_made_it(tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to("/")
+    assert owner_of(str(link)) == os.getuid()
+    assert owner_of(str(tmp_path / "none")) is None
 
 
 def test_agents_listen_where_their_clients_look():
