@@ -13,7 +13,7 @@ import ipaddress
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -111,11 +111,7 @@ class Config:
         Raises:
             BadConfiguration: as for a file.
         """
-        return build(
-            Given(section, key, value, "code", f"{section}.{key}")
-            for section, table in settings.items()
-            for key, value in table.items()
-        )
+        return build(_from_code(settings))
 
     def origin(self, path: str) -> Origin:
         return self.origins.get(path, Origin("default", ""))
@@ -127,6 +123,15 @@ class Config:
                 yield f"{section}.{key}", getattr(getattr(self, section), key), self.origin(f"{section}.{key}")
         for key, value in self.labels.items():
             yield f"labels.{key}", value, self.origin(f"labels.{key}")
+
+
+def _from_code(settings: Mapping[str, object]) -> Iterator[Given]:
+    for section, table in settings.items():
+        if section not in _ALL_SECTIONS or not isinstance(table, Mapping):
+            yield Given(section, None, table, "code", str(section))
+            continue
+        for key, value in cast("Mapping[object, object]", table).items():
+            yield Given(section, str(key), value, "code", f"{section}.{key}")
 
 
 def _as_text(text: str) -> object:
@@ -290,7 +295,7 @@ def _contradictions(config: Config) -> Iterator[tuple[str, str]]:
 
 def _checked(item: Given) -> tuple[str, object]:
     if item.section not in _ALL_SECTIONS:
-        raise kinds.UnfitValue(f"unknown section [{item.section}]{_did_you_mean(item.section, _ALL_SECTIONS)}")
+        raise kinds.UnfitValue(f"unknown section [{item.section}]{_did_you_mean(str(item.section), _ALL_SECTIONS)}")
     if item.key is None:
         raise kinds.UnfitValue(f"{item.section}: expected a section [{item.section}], not a value")
     path = f"{item.section}.{item.key}"

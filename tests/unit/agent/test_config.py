@@ -221,3 +221,19 @@ def test_an_unknown_section_is_told_once_at_its_header(refused, text, message):
 )
 def test_a_file_beyond_all_measure_is_refused(refused, text, says):
     assert says in refused(text)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"gossip": 5}, "gossip: gossip: expected a section [gossip], not a value"),
+        ({"gosip": {}}, "gosip: unknown section [gosip]; did you mean gossip?"),
+        ({"labels": None}, "labels: labels: expected a section [labels], not a value"),
+        ({"gossip": {5: 1}}, "gossip.5: gossip.5: unknown key"),
+        ({5: {"a": 1}}, "5: unknown section [5]"),
+    ],
+)
+def test_wrong_settings_in_code_are_refused(settings, message):
+    with pytest.raises(BadConfiguration) as caught:
+        Config.of(settings)
+    assert caught.value.message.startswith(message)
