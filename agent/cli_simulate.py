@@ -18,12 +18,13 @@ def simulate(options: argparse.Namespace) -> int:
     from ..gossip import trial
     from ..gossip.settings import Settings
 
-    if options.crash >= options.nodes:
+    crashes: int = min(1, options.nodes - 1) if options.crash is None else options.crash
+    if crashes >= options.nodes:
         raise UsageError(f"of {options.nodes} nodes at most {options.nodes - 1} can crash")
     seed = time.time_ns() % 1_000_000 if options.seed is None else options.seed
     print(f"{options.nodes} nodes, seed {seed} ...", file=sys.stderr)
     settings: Settings = getattr(Settings, options.profile)()
-    plan = trial.Trial(nodes=options.nodes, settings=settings, loss=options.loss, crashes=options.crash, seed=seed)
+    plan = trial.Trial(nodes=options.nodes, settings=settings, loss=options.loss, crashes=crashes, seed=seed)
     report = trial.run(plan, _Progress())
     if sys.stderr.isatty():
         print(file=sys.stderr)
@@ -62,13 +63,18 @@ def _share(text: str) -> float:
 
 
 def _count(text: str) -> int:
-    return 0 if text == "0" else positive(text)
+    try:
+        return 0 if text == "0" else positive(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to 1000000, not {text!r}") from None
 
 
 def _arguments(parser: Parser) -> None:
     parser.add_argument("--nodes", type=positive, default=64, metavar="N", help="how many; 64")
     parser.add_argument("--loss", type=_share, default=0.0, metavar="SHARE", help="of the packets, such as 0.05; 0")
-    parser.add_argument("--crash", type=_count, default=1, metavar="N", help="how many nodes crash at once; 1")
+    parser.add_argument(
+        "--crash", type=_count, metavar="N", help="how many nodes crash at once; 1, or none of a single one"
+    )
     parser.add_argument("--profile", choices=_PROFILES, default="lan", help="timings; lan")
     parser.add_argument("--seed", type=_count, metavar="N", help="the same seed gives the same run; else a new one")
 

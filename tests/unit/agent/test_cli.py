@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import socket
@@ -259,3 +260,12 @@ def test_colours_are_for_terminals_and_people_who_want_them(monkeypatch):
     assert cli_output.colours()
     monkeypatch.setenv("NO_COLOR", "1")
     assert not cli_output.colours()
+
+
+def test_a_single_simulated_node_has_nobody_to_crash(shoal):
+    code, out, _ = shoal("simulate", "--nodes", "1", "--seed", "1", "-o", "json")
+    assert (code, json.loads(out)["crashed"]) == (0, 0)
+    assert shoal("simulate", "--nodes", "1", "--crash", "1")[0] == 2
+    code, _, err = shoal("simulate", "--crash", "-1")
+    assert code == 2
+    assert "expected a whole number from 0 to 1000000" in err
