@@ -151,6 +151,9 @@ class Agent:
         try:
             for event, fields in self._state.warnings if self._state is not None else ():
                 log.warning(event, **fields)
+            group = self.config.api.group
+            if group and "api.group" in self.config.origins and not self._server.has_group:
+                log.warning("api.no_group", group=group, hint="it is not there, or this user is not in it")
             with self._starting:
                 await self._surveyor.detect()
             if self._stopping.is_set():

@@ -31,6 +31,7 @@ from .config import Config
 from .daemon import Agent
 from .groups import raise_as_it_was
 from .histories import Histories
+from .logs import configure_unless_host_did
 from .watchers import Subscription
 
 
@@ -63,6 +64,7 @@ class EmbeddedAgent:
 
         Raises:
             RequirementSyntaxError: the text does not parse.
+            OptionRefused: the limit is below 1.
         """
         wanted = parse_requirement(requirement) if isinstance(requirement, str) else requirement
         now = self._clock.current_time()
@@ -136,7 +138,9 @@ async def open_agent(config: Config | None = None) -> AsyncGenerator[EmbeddedAge
     Raises:
         ShoalError: the agent could not start.
     """
-    agent = Agent(config or Config())
+    chosen = config or Config()
+    configure_unless_host_did(chosen.log.level, chosen.log.format)
+    agent = Agent(chosen)
     scope = trio.CancelScope()
 
     async def run(task_status: trio.TaskStatus[None]) -> None:

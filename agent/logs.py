@@ -1,6 +1,7 @@
 """Logging of the agent's process: structured events to standard error, for people or as JSON lines.
 
-Only `main` of the daemon calls `configure`; an agent embedded in another program logs as that program says.
+Only `main` of the daemon calls `configure`; an agent embedded in another program logs as that program says, and where
+it says nothing, as the agent's own configuration does.
 """
 
 from __future__ import annotations
@@ -19,12 +20,18 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 
 
 def configure(
-    level: str, style: str, *, stream: TextIO | None = None, environ: Mapping[str, str] | None = None
+    level: str,
+    style: str,
+    *,
+    stream: TextIO | None = None,
+    environ: Mapping[str, str] | None = None,
+    for_good: bool = True,
 ) -> None:
     """Send every event of `level` and above to `stream`.
 
     `style` json writes one object a line; human and auto write for people: in colour on a terminal unless NO_COLOR is
-    set. Under the journal, which stamps every line itself, auto leaves the time out.
+    set. Under the journal, which stamps every line itself, auto leaves the time out. Not `for_good`, loggers in use
+    follow a later configuration.
     """
     out = sys.stderr if stream is None else stream
     variables = os.environ if environ is None else environ
@@ -49,8 +56,14 @@ def configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
         logger_factory=lambda *_names: LineLogger(out),
-        cache_logger_on_first_use=True,
+        cache_logger_on_first_use=for_good,
     )
+
+
+def configure_unless_host_did(level: str, style: str) -> None:
+    """For an agent in another program, whose standard output is its own: structlog's default would write there."""
+    if not structlog.is_configured():
+        configure(level, style, for_good=False)
 
 
 def _named_event(_logger: Any, _method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

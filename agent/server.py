@@ -66,6 +66,11 @@ class Server:
         if self._listener is None:
             self._listener = open_listener(self._config.socket, self._config.group)
 
+    @property
+    def has_group(self) -> bool:
+        """Whether the socket is open, and for the group that it should be for."""
+        return self._listener is not None and self._listener.group is not None
+
     def close(self) -> None:
         """Give the socket back; `run` does it at its end."""
         if self._listener is not None:

@@ -6,6 +6,7 @@ import socket
 import threading
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 from shoal.agent import daemon
@@ -20,6 +21,7 @@ from shoal.agent.udp import bind_pair
 from shoal.capabilities import RequirementSyntaxError
 from shoal.gossip import Identity
 from shoal.placement import NodeState
+from structlog.testing import capture_logs
 
 
 @pytest.fixture
@@ -514,3 +516,14 @@ async def test_nothing_of_an_agent_stays_open(config):
                 raise Crash
     assert process.num_fds() <= before
     assert threading.active_count() <= threads + 3, "trio keeps a few idle threads for a while"
+
+
+@pytest.mark.parametrize(("group", "warned"), [("no-such-group-here", True), ("", False), (None, False)])
+async def test_a_group_that_was_asked_for_and_is_not_there_is_told(config, group, warned):
+    chosen = config()
+    origins = {name: origin for name, origin in chosen.origins.items() if name != "api.group" or group is not None}
+    api = attrs.evolve(chosen.api, group="no-such-group-here" if group is None else group)
+    with capture_logs() as logs:
+        async with open_agent(attrs.evolve(chosen, api=api, origins=origins)):
+            pass
+    assert [entry["group"] for entry in logs if entry["event"] == "api.no_group"] == ([group] if warned else [])

@@ -3,7 +3,7 @@ import json
 
 import pytest
 import structlog
-from shoal.agent.logs import configure
+from shoal.agent.logs import configure, configure_unless_host_did
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +66,24 @@ def test_an_exception_is_one_json_line_too():
 
 def test_a_stream_that_takes_nothing_stops_nobody():
     line("json", Full())
+
+
+def test_in_a_program_that_says_nothing_of_logs_standard_output_stays_its_own(capsys):
+    structlog.reset_defaults()
+    log = structlog.get_logger("shoal.test")
+    configure_unless_host_did("info", "json")
+    log.info("agent.ready")
+    out, err = capsys.readouterr()
+    assert (out, json.loads(err)["event"]) == ("", "agent.ready")
+    host = io.StringIO()
+    configure("info", "json", stream=host)
+    log.info("agent.stopped")
+    assert "agent.stopped" in host.getvalue()
+
+
+def test_a_program_that_configured_its_logs_keeps_them():
+    host = io.StringIO()
+    configure("warning", "json", stream=host)
+    configure_unless_host_did("debug", "human")
+    structlog.get_logger().warning("agent.isolated")
+    assert "agent.isolated" in host.getvalue()
