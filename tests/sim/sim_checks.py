@@ -6,12 +6,11 @@ Used by the property tests on the core as it is, and by the mutation tests on co
 from __future__ import annotations
 
 import math
-from collections import Counter
-from random import Random
 
 from shoal.gossip import Change, Rank, SectionKind, Settings, State
 from shoal.gossip.precedence import standing
 from shoal.gossip.simulation import Cluster, Network
+from sim_mischief import Mischief
 
 
 class Broken(AssertionError):
@@ -157,98 +156,6 @@ def stalls_kill_nobody(seed, *, count=64, stalled=16, seconds=120.0, settings=No
     return cluster
 
 
-class Mischief:
-    """P4: a random finite schedule of faults, all over by `until`."""
-
-    def __init__(self, cluster, seed, *, until):
-        self._cluster = cluster
-        self._chance = Random(seed)
-        self._until = until
-        self.done = Counter()
-        self.ended_at = None
-
-    def begin(self):
-        self._cluster.after(1 + 3 * self._chance.random(), self._next)
-
-    def _next(self):
-        cluster, chance = self._cluster, self._chance
-        if cluster.now >= self._until:
-            self._end()
-            return
-        acts = [self._crash, self._restart, self._leave, self._cut, self._one_way, self._udp, self._heal, self._publish]
-        acts += [self._weather, self._freeze, self._suspend, self._publish, self._restart]
-        act = chance.choice(acts)
-        self.done[act.__name__] += 1
-        act()
-        cluster.after(6 * chance.random(), self._next)
-
-    def _end(self):
-        cluster = self._cluster
-        self.ended_at = cluster.now
-        cluster.heal()
-        cluster.network = Network()
-        for machine in cluster.machines:
-            if not machine.up and not machine.left:
-                cluster.restart(machine.index)
-
-    def _some(self):
-        indexes = range(len(self._cluster.machines))
-        return self._chance.sample(indexes, 1 + self._chance.randrange(len(indexes) // 2))
-
-    def _any(self, *, up):
-        found = [m.index for m in self._cluster.machines if m.up is up]
-        return self._chance.choice(found) if found else None
-
-    def _crash(self):
-        index = self._any(up=True)
-        if index and len(self._cluster.running()) > 3:
-            self._cluster.crash(index)
-
-    def _restart(self):
-        index = self._any(up=False)
-        if index is not None:
-            self._cluster.restart(index, moved=self._chance.random() < 0.3)
-
-    def _leave(self):
-        index = self._any(up=True)
-        if index and len(self._cluster.running()) > 3 and self._chance.random() < 0.4:
-            self._cluster.leave(index)
-
-    def _cut(self):
-        one = self._some()
-        self._cluster.partition(one, [i for i in range(len(self._cluster.machines)) if i not in one])
-
-    def _one_way(self):
-        self._cluster.cuts.block(self._some(), self._some())
-
-    def _udp(self):
-        self._cluster.cuts.block(self._some(), self._some(), streams=False)
-
-    def _heal(self):
-        self._cluster.heal()
-
-    def _publish(self):
-        index = self._any(up=True)
-        kind = self._chance.choice((SectionKind.RECORD, SectionKind.SCHEDULE, 77))
-        size = self._chance.choice((3, 440, 4000))
-        if index is not None and not self._cluster.machines[index].node._core.leaving:
-            self._cluster.publish(index, self._chance.randbytes(size), kind)
-
-    def _weather(self):
-        loss = self._chance.choice((0.0, 0.05, 0.2, 0.4))
-        self._cluster.network = Network(loss=loss, doubled=0.1, held=0.1, hold=2.0)
-
-    def _freeze(self):
-        index = self._any(up=True)
-        if index is not None:
-            self._cluster.freeze(index, min(8 * self._chance.random(), max(self._until - self._cluster.now, 0.1)))
-
-    def _suspend(self):
-        index = self._any(up=True)
-        if index is not None:
-            self._cluster.suspend(index, min(20 * self._chance.random(), max(self._until - self._cluster.now, 0.1)))
-
-
 def no_hole_stays(seed, *, count=12, seconds=90.0, settings=None):
     """P4 and P7: after a random schedule all tables, sections and tombstones are equal within two sync intervals."""
     settings = settings or Settings.local()
@@ -390,83 +297,4 @@ def holes(cluster, most=5):
                 found.append((one.index, other.index))
                 if len(found) >= most:
                     return found
-    return found
-
-
-def sizes(machine):
-    """Everything in a node that could grow, by count."""
-    node, parts = machine.node, machine.node._parts
-    found = {"rows": len(node._core.table), "recent": len(node._core.recent), "queue": len(parts.spread)}
-    for name in (
-        "spread",
-        "sections",
-        "prober",
-        "answers",
-        "syncer",
-        "joiner",
-        "relay",
-        "liveness",
-        "intake",
-        "upkeep",
-    ):
-        part = getattr(parts, name)
-        for key, value in vars(part).items():
-            if isinstance(value, dict | list | set):
-                found[f"{name}.{key}"] = len(value)
-    return found
-
-
-def rows_are_bounded(cluster):
-    ids = len(cluster._index_of)
-    for machine in cluster.running():
-        demand(len(machine.node._core.table) <= ids, "P10 rows <= distinct ids", machine.index)
-
-
-def churn(seed, *, hours=24.0, count=8, settings=None):
-    """P10: a day of crashes, restarts, leaves, replacements and changes. Gives sizes at half time and at the end."""
-    settings = settings or Settings.lan(
-        probe_interval=10.0,
-        probe_timeout=2.0,
-        gossip_tick=2.0,
-        sync_interval=300.0,
-        retry_interval=60.0,
-        reap_after=1800.0,
-        forget_after=7200.0,
-    )
-    cluster = rest(count, seed, settings=settings, network=Network(loss=0.02))
-    cluster.seeds = [0, 1]
-    cluster.recorded = frozenset({Change.FAILED})
-    chance, end = Random(seed), hours * 3600.0
-
-    def turn():
-        index = chance.randrange(count)
-        machine = cluster.machines[index]
-        act = chance.randrange(4)
-        if not machine.up:
-            cluster.restart(index, moved=chance.random() < 0.2)
-        elif act == 0:
-            cluster.crash(index)
-        elif act == 1:
-            cluster.leave(index)
-        elif act == 2:
-            cluster.reinstall(index)
-        else:
-            cluster.publish(index, chance.randbytes(300))
-        if cluster.now < end:
-            cluster.after(600.0 * chance.random(), turn)
-
-    turn()
-    cluster.run(end / 2)
-    rows_are_bounded(cluster)
-    middle = biggest(cluster)
-    cluster.run(end / 2)
-    rows_are_bounded(cluster)
-    return middle, biggest(cluster), len(cluster._heap)
-
-
-def biggest(cluster):
-    found = Counter()
-    for machine in cluster.running():
-        for key, value in sizes(machine).items():
-            found[key] = max(found[key], value)
     return found

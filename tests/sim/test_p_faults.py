@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import sim_checks as checks
+import sim_churn as churn
 from shoal.gossip import Settings
 
 
@@ -33,7 +34,7 @@ def test_p9_clock_steps_drift_suspend_and_freeze(seed):
 
 
 def test_p10_a_day_of_churn_leaves_everything_flat():
-    middle, end, events = checks.churn(0)
+    middle, end, events = churn.churn(0)
     assert events <= 16 * 8
     for what, size in end.items():
         assert size <= max(2 * middle[what], 32), (what, middle[what], size)
@@ -41,7 +42,7 @@ def test_p10_a_day_of_churn_leaves_everything_flat():
 
 @pytest.mark.big
 def test_p10_a_day_of_churn_at_lan_timings():
-    middle, end, events = checks.churn(3, settings=Settings.lan(reap_after=1800.0, forget_after=7200.0))
+    middle, end, events = churn.churn(3, settings=Settings.lan(reap_after=1800.0, forget_after=7200.0))
     assert events <= 16 * 8
     for what, size in end.items():
         assert size <= max(2 * middle[what], 32), (what, middle[what], size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import sim_checks as checks
+import sim_churn as churn
 import sim_scenes as scenes
 from shoal.gossip import Change, Settings, State
 from shoal.gossip.simulation import Network
@@ -91,7 +92,7 @@ def test_serf_78_isolated_for_an_hour_with_churn(seed):
     cluster = checks.rest(10, seed, settings=settings)
     cluster.seeds = [0]
     cluster.run(30.0)
-    before = checks.sizes(cluster.machines[7])
+    before = churn.sizes(cluster.machines[7])
     cluster.cuts.block([7], range(10))
     cluster.cuts.block(range(10), [7])
     for _ in range(30):
@@ -100,7 +101,7 @@ def test_serf_78_isolated_for_an_hour_with_churn(seed):
         cluster.run(60.0)
         cluster.restart(index)
         cluster.run(60.0)
-    after = checks.sizes(cluster.machines[7])
+    after = churn.sizes(cluster.machines[7])
     assert all(size <= max(2 * before.get(what, 0), 32) for what, size in after.items()), after
     assert cluster.machines[7].node.isolated
     cluster.heal()
