@@ -67,7 +67,7 @@ class Answers:
         vitals = core.me.vitals or b""
         if len(opening) + len(vitals) > room:
             vitals = b""
-            opening = _without_vitals(opening)
+            opening = wire.without_vitals(opening)
         if ping.sender.node_id == core.identity.node_id:
             return b"".join((opening, vitals, items.pack_boot_id(core.identity.boot_id)))
         room -= len(opening) + len(vitals)
@@ -100,7 +100,7 @@ class Answers:
         self._relayed[mine] = _Relayed(source, request.request, request.target, now)
         claim = entry.claim
         aim = wire.aim(claim.node_id, claim.generation, claim.rank, claim.incarnation)
-        opening = _without_vitals(core.opening(wire.PING, mine, now))
+        opening = wire.without_vitals(core.opening(wire.PING, mine, now))
         core.send(b"".join((opening, aim, core.origin())), entry.claim.address)
         # As soon as we would give up ourselves: when TCP is refused too, the round need not wait any longer.
         core.wake(Purpose.RELAY, min(request.wait_ms / 1000, patience(core, entry)), number=mine)
@@ -129,10 +129,6 @@ class Answers:
             if now - relayed.at < _RELAYED_SECONDS:
                 return
             del self._relayed[request]
-
-
-def _without_vitals(opening: bytes) -> bytes:
-    return opening[:1] + bytes((opening[1] & ~Flag.VITALS,)) + opening[2:]
 
 
 def room_for(request_bytes: int, *, validated: bool) -> int:

@@ -19,6 +19,7 @@ from .member import Address
 from .messages import Ack, Flag, Gossip, Message, Nack, NotMe, Page, Paged, Ping, PingRequest, Pull, Push, Row, Sync
 from .parts import Parts
 from .table import NEVER
+from .vitals import PACKED_BYTES as VITALS_BYTES
 
 _NOTE_SECONDS = 60.0  # refused packets are noted once in this time for each reason, with the address
 _TOLD_SECONDS = 1.0  # a peer is corrected at most this often
@@ -68,7 +69,7 @@ class Border:
         if message.sender.node_id != self._core.identity.node_id:
             self.heard(now)
         reply = self._reply(message, source, now)
-        return None if reply is None else self._core.frames.wrap_stream(reply, source)
+        return None if reply is None else self._core.streamed(reply, source)
 
     def heard(self, now: float) -> None:
         """Something valid came from somebody."""
@@ -102,9 +103,8 @@ class Border:
     def _speak_up(self, size: int, source: Address, now: float) -> None:
         """A member used a key that we slept through: once it hears us it answers in one that we have."""
         overhead = self._core.frames.overhead
-        ping = self._parts.prober.ping_anyone(now)
-        if len(ping) + overhead <= size and self._speak_ups.take(now) and self._parts.joiner.is_member(source):
-            self._core.send(ping, source)
+        if wire.PING_BYTES + overhead <= size and self._speak_ups.take(now) and self._parts.joiner.is_member(source):
+            self._parts.strangers.ping(source, now)
 
     def _from_ourselves(self, message: Message, source: Address, now: float) -> None:
         """Only the check for a live twin speaks in our own name."""
@@ -115,6 +115,9 @@ class Border:
 
     def _obey(self, message: Message, source: Address, room: int, now: float) -> None:
         parts = self._parts
+        if not parts.strangers.believed(message, source):
+            self._meet(message, source, room, now)
+            return
         outdated = parts.intake.hear(message.sender, _place(message, source), message.items, now).outdated
         match message:
             case Ping():
@@ -136,13 +139,30 @@ class Border:
         if outdated:
             self._correct(message.sender.node_id, outdated, room, source, now)
 
+    def _meet(self, message: Message, source: Address, room: int, now: float) -> None:
+        """Nothing that a stranger says is taken: a ping is answered, and what room is left asks it for proof."""
+        if isinstance(message, Ping):
+            if self._aimed_elsewhere(message, source, now):
+                return
+            ack = self._parts.answers.to_ping(message, (), min(room, wire.ACK_BYTES + VITALS_BYTES), now)
+            self._core.send(ack, source)
+            room -= len(ack) + self._core.frames.overhead
+        self._parts.strangers.knock(source, room, now)
+
+    def _aimed_elsewhere(self, ping: Ping, source: Address, now: float) -> bool:
+        """Whether a ping is for another, who is told; one for us may have to be contradicted."""
+        core, answers = self._core, self._parts.answers
+        answers.judge_view(ping, now)
+        if not answers.meant_for_another(ping):
+            return False
+        if self._not_me.take(now):
+            core.send(core.message(wire.NOT_ME, request=ping.request), source)
+        return True
+
     def _answer(self, ping: Ping, outdated: tuple[bytes, ...], room: int, source: Address, now: float) -> None:
         core, parts = self._core, self._parts
         parts.intake.report(ping, now)
-        parts.answers.judge_view(ping, now)
-        if parts.answers.meant_for_another(ping):
-            if self._not_me.take(now):
-                core.send(core.message(wire.NOT_ME, request=ping.request), source)
+        if self._aimed_elsewhere(ping, source, now):
             return
         entry = core.table.get(ping.sender.node_id)
         validated = entry is not None and entry.validated == source
@@ -190,8 +210,14 @@ class Border:
         busy: Iterable[bytes] | None = None
         if page.items.place is not None and page.items.place.begins:
             busy = parts.syncer.refused(page.sender.node_id, joining=bool(page.flags & Flag.JOINING), now=now)
-        self._core.send(parts.pager.serve(page, min(room, PAYLOAD_BYTES), now, busy=busy), source)
-        self._met()
+        room = min(room, PAYLOAD_BYTES)
+        known = parts.strangers.believed(page, source)
+        if not known:
+            parts.strangers.knock(source, room, now)
+            room -= wire.PING_BYTES + len(self._core.origin()) + self._core.frames.overhead
+        self._core.send(parts.pager.serve(page, room, now, busy=busy, heed=known), source)
+        if known:
+            self._met()
 
     def _met(self) -> None:
         """Somebody compares tables with us: we are part of something."""

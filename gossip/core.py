@@ -101,7 +101,11 @@ class Core:
 
     def ask(self, token: Token, to: Address, payload: bytes, within: float) -> None:
         """One request over TCP."""
-        self._out.append(Ask(token, to, self.frames.wrap_stream(payload, to), within))
+        self._out.append(Ask(token, to, self.streamed(payload, to), within))
+
+    def streamed(self, payload: bytes, to: Address) -> bytes:
+        """The frame of a request or a reply; it says where we can be reached, as its source does not."""
+        return self.frames.wrap_stream(payload + items.pack_address(self.address), to)
 
     def reply(self, outcome: Outcome) -> Message | None:
         """The message of a stream's reply; None when there is none, or it is broken."""

@@ -13,8 +13,8 @@ from .effects import Outcome, Purpose, ResolveSeeds, TimedOut, Token
 from .member import Address
 from .messages import Busy, Flag, Synced
 from .pages import Ending, Session
-from .probe import Prober
 from .spread import Spread
+from .strangers import Strangers
 from .sync import Syncer
 
 _AT_ONCE = 3  # seeds asked in parallel
@@ -30,11 +30,11 @@ _FIRST_PAUSE = 0.5  # doubles at each vain try, up to the retry interval
 class Joiner:
     """Finds the cluster and stays in touch with its seeds."""
 
-    def __init__(self, core: Core, spread: Spread, syncer: Syncer, prober: Prober) -> None:
+    def __init__(self, core: Core, spread: Spread, syncer: Syncer, strangers: Strangers) -> None:
         self._core = core
         self._spread = spread
         self._syncer = syncer
-        self._prober = prober
+        self._strangers = strangers
         self.remembered: list[Address] = []
         self.seeds: list[Address] = []
         self.joined = False
@@ -62,7 +62,7 @@ class Joiner:
             self._healing = False
             unreached = self.unreached()
             if unreached:
-                self._prober.ping_address(core.chance.choice(unreached), now)
+                self._strangers.ping(core.chance.choice(unreached), now)
             return
         if found and not self.seeds:
             self.met()

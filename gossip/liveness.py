@@ -67,6 +67,9 @@ class Liveness:
             claim = entry.row.claim
             if claim.generation == speaker.generation and claim.incarnation == speaker.incarnation:
                 verdict = Verdict.KNOWN if claim.rank is Rank.ALIVE else Verdict.OUTDATED
+            elif address is None and speaker[1:] > (claim.generation, claim.incarnation):
+                # A new version may come with a new address: its own row will tell.
+                return Verdict.IGNORED
             else:
                 row = Row(Claim(*speaker, Rank.ALIVE, address or claim.address))
                 verdict = self.accept(row, speaker.node_id, now)

@@ -154,8 +154,8 @@ class Pager:
 
     # The serving end
 
-    def serve(self, message: Page, room: int, now: float, *, busy: Iterable[bytes] | None) -> bytes:
-        """The reply in at most `room` bytes of payload. `busy`: rows to name instead."""
+    def serve(self, message: Page, room: int, now: float, *, busy: Iterable[bytes] | None, heed: bool) -> bytes:
+        """The reply in at most `room` bytes of payload. `busy`: rows to name instead; `heed`: take what it says."""
         core = self._core
         room -= wire.HEADER_BYTES
         flags = Flag.STALE if core.stale else 0
@@ -167,7 +167,8 @@ class Pager:
         if place == BEGIN:
             body.append(items.pack_hashes(core.table.buckets))
         unequal = differing_buckets(core.table.buckets, message.items.hashes)
-        self._intake.hear(message.sender, None, message.items, now)
+        if heed:
+            self._intake.hear(message.sender, None, message.items, now)
         page, place = self._page(place, unequal, room - items.PLACE_BYTES - sum(map(len, body)), now)
         body += page
         if place != END:

@@ -19,6 +19,7 @@ from .relay import VitalsRelay
 from .sections import Sections
 from .selfrules import SelfRules
 from .spread import Spread
+from .strangers import Strangers
 from .sync import Syncer
 from .upkeep import Upkeep
 
@@ -30,17 +31,18 @@ class Parts:
         self.core = core
         self.absence = Absence(core)
         self.echoes = Echoes(core)
+        self.strangers = Strangers(core)
         self.spread = Spread(core)
         self.sections = Sections(core, self.spread)
         self.selfrules = SelfRules(core, self.spread)
         self.relay = VitalsRelay(core)
         self.liveness = Liveness(core, self.spread, self.sections, self.selfrules)
         self.intake = Intake(core, self.liveness, self.sections, self.relay)
-        self.prober = Prober(core, self.spread, self.relay, self.liveness, self.intake)
+        self.prober = Prober(core, self.spread, self.relay, self.liveness, self.intake, strangers=self.strangers)
         self.answers = Answers(core, self.spread, self.relay, self.selfrules)
         self.pager = Pager(core, self.spread, self.intake)
         self.syncer = Syncer(core, self.intake, self.sections, self.pager, self.absence)
-        self.joiner = Joiner(core, self.spread, self.syncer, self.prober)
+        self.joiner = Joiner(core, self.spread, self.syncer, self.strangers)
         self.joiner.remembered = list(remembered)
         self.upkeep = Upkeep(core, self.liveness, self.prober, self.joiner, self.syncer)
         self._timers: dict[Purpose, Callable[[Token, float], None]] = {

@@ -17,9 +17,10 @@ from .frames import PAYLOAD_BYTES
 from .intake import Intake
 from .liveness import Liveness
 from .member import Address, Rank, State
-from .messages import ANYONE, Ack, Nack, NotMe
+from .messages import Ack, Nack, NotMe
 from .relay import VitalsRelay
 from .spread import Spread
+from .strangers import Strangers
 from .suspicion import shortest
 from .table import NEVER, Entry
 from .vitals import PACKED_BYTES as VITALS_BYTES
@@ -86,8 +87,18 @@ class Probe:
 class Prober:
     """Runs the rounds of this node."""
 
-    def __init__(self, core: Core, spread: Spread, relay: VitalsRelay, liveness: Liveness, intake: Intake) -> None:
+    def __init__(  # noqa: PLR0913 - the parts that a round touches
+        self,
+        core: Core,
+        spread: Spread,
+        relay: VitalsRelay,
+        liveness: Liveness,
+        intake: Intake,
+        *,
+        strangers: Strangers,
+    ) -> None:
         self._core = core
+        self._strangers = strangers
         self._spread = spread
         self._relay = relay
         self._liveness = liveness
@@ -121,6 +132,7 @@ class Prober:
         if entry is None or entry.claim.address is None:
             return
         probe = Probe(core.request_id(), target, entry.claim.generation, now)
+        self._strangers.expect(probe.request, entry.claim.address)
         self._probes[probe.request] = self._in_flight[target] = probe
         core.send(self.ping(entry, probe.request, now), entry.claim.address)
         core.wake(Purpose.DIRECT, patience(core, entry), number=probe.request)
@@ -308,14 +320,6 @@ class Prober:
     def heal(self, entry: Entry, now: float) -> None:
         """Ping a dead member once more, outside of any round: it may have come back."""
         if entry.claim.address is not None:
-            self._core.send(self.ping(entry, self._core.request_id(), now), entry.claim.address)
-
-    def ping_address(self, address: Address, now: float) -> None:
-        """Ping whoever lives at an address."""
-        self._core.send(self.ping_anyone(now), address)
-
-    def ping_anyone(self, now: float) -> bytes:
-        """A ping to an address of which only that is known."""
-        core = self._core
-        opening = core.opening(wire.PING, core.request_id(), now)
-        return b"".join((opening, wire.aim(ANYONE, 0, Rank.ALIVE, 0), core.me.vitals or b"", core.origin()))
+            number = self._core.request_id()
+            self._strangers.expect(number, entry.claim.address)
+            self._core.send(self.ping(entry, number, now), entry.claim.address)

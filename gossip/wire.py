@@ -77,6 +77,11 @@ def opening(kind: int, request: int, sender: Speaker, flags: int, summary: Summa
     return _HEADER.pack(kind, flags, request, *sender) + _SUMMARY.pack(*summary)
 
 
+def without_vitals(opening: bytes) -> bytes:
+    """The same opening of a message that carries none."""
+    return opening[:1] + bytes((opening[1] & ~Flag.VITALS,)) + opening[2:]
+
+
 def aim(target: bytes, generation: int, view_rank: int, view_incarnation: int) -> bytes:
     """What follows the opening of a ping: whom it is for, and how the sender sees that node."""
     return _PING.pack(target, generation, view_rank, view_incarnation)

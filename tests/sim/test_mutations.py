@@ -19,6 +19,7 @@ from shoal.gossip.node import Node
 from shoal.gossip.probe import Prober
 from shoal.gossip.selfrules import SelfRules
 from shoal.gossip.spread import Queue
+from shoal.gossip.strangers import Strangers
 from shoal.gossip.sync import Syncer
 
 
@@ -171,6 +172,11 @@ def boot_ids_ignored(patch):
     patch(SelfRules, "acked", mutated)
 
 
+def strangers_believed(patch):
+    """Whoever sends a datagram is a member."""
+    patch(Strangers, "believed", lambda *_: True)
+
+
 def answers_without_proof(patch):
     """Whoever asks gets a full packet back, wherever it says it is."""
     for module in (answer, border):
@@ -216,6 +222,7 @@ CAUGHT = [
     (gaps_ignored, scenes.thawed_judges_nobody),
     (boot_ids_ignored, scenes.twin_takes_a_new_id),
     (answers_without_proof, scenes.spoofed_flood_is_not_amplified),
+    (strangers_believed, partial(scenes.spoofed_flood_is_not_amplified, strangers=True)),
     (no_bounds_on_claims, scenes.limits_are_refused),
     (dead_never_retried, partial(checks.partition_heals, seconds=60.0)),
     (relays_never_asked, QUICK),

@@ -137,9 +137,10 @@ def test_serf_579_key_rotated_while_one_node_was_off():
     assert cluster.run_until(cluster.complete, 30.0), [m.node.alive for m in cluster.running()]
 
 
+@pytest.mark.parametrize("strangers", [False, True])
 @pytest.mark.parametrize("seed", range(2))
-def test_memberlist_371_a_spoofed_flood_is_not_amplified(seed):
-    scenes.spoofed_flood_is_not_amplified(seed)
+def test_memberlist_371_a_spoofed_flood_is_not_amplified(seed, strangers):
+    scenes.spoofed_flood_is_not_amplified(seed, strangers=strangers)
 
 
 def test_memberlist_236_http_and_random_bytes_on_the_port():

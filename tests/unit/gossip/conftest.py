@@ -6,12 +6,41 @@ from random import Random
 
 import pytest
 from shoal.gossip import Address, Identity, Node, Rank, Send, Settings, wire
+from shoal.gossip.errors import WireError
 from shoal.gossip.frames import PlainFrames
-from shoal.gossip.items import digest_of
+from shoal.gossip.items import digest_of, pack_address
 from shoal.gossip.member import Claim, Section
-from shoal.gossip.messages import Head, Row, Speaker
+from shoal.gossip.messages import ANYONE, Head, Row, Speaker, Summary
 
 GENERATION = 1000
+
+
+def greeting(speaker: Speaker, address: Address) -> bytes:
+    """A ping as it comes over a stream: whoever has it knows its sender."""
+    opening = wire.opening(wire.PING, 0, speaker, 0, Summary(0, bytes(8), 0, 0, 0))
+    return b"".join((opening, wire.aim(ANYONE, 0, 0, 0), pack_address(address)))
+
+
+class Acquainted(Node):
+    """A node that whoever sends it a datagram has met before, over a stream: most tests are about what comes after."""
+
+    meets_strangers = False
+
+    def receive(self, data, source, now):
+        return self._greeted(data, source, now) + super().receive(data, source, now)
+
+    def _greeted(self, data, source, now):
+        try:
+            speaker = wire.decode(Kit.frames.unwrap(data)).sender
+        except WireError:
+            return []
+        if (
+            self.meets_strangers
+            or not isinstance(self._core.frames, PlainFrames)
+            or self._core.table.get(speaker.node_id) is not None
+        ):
+            return []
+        return self.serve(Kit.frames.wrap(greeting(speaker, source)), source, now)[1]
 
 
 class Kit:
@@ -29,7 +58,7 @@ class Kit:
         return Identity(node_id=self.id(number), generation=generation, boot_id=bytes([number]) * 8)
 
     def node(self, number: int = 1, settings: Settings | None = None, *, seed: int = 1, **changes) -> Node:
-        node = Node(
+        node = Acquainted(
             self.identity(number, changes.pop("generation", GENERATION)),
             settings or Settings.lan(),
             Random(seed),
@@ -55,6 +84,9 @@ class Kit:
     def gossip(self, sender: int, *parts: bytes, **speaker) -> bytes:
         """A gossip datagram with these packed items."""
         return self.frames.wrap(wire.message(wire.GOSSIP, self.speaker(sender, **speaker), parts))
+
+    def greeting(self, sender: int) -> bytes:
+        return greeting(self.speaker(sender), self.address(sender))
 
     def opened(self, effects, kind=None):
         """The messages of all sends among the effects, with their destinations."""

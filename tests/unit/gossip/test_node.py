@@ -70,6 +70,8 @@ def test_no_datagram_is_bigger_than_any_path_carries(kit, told, node):
     node.publish(1, bytes(440), 0.0)
     for number in range(10, 200):
         told(node, kit.row(number, heads=(items.Head(1, 1, bytes(8)),)), sender=number)
+    for number in range(10, 200):
+        node._parts.spread.row(kit.id(number), 0.0)
     effects = [e for now in range(20) for e in node._parts.spread.burst(3, float(now)) or node._core.taken()]
     effects += node.wake(next(e.token for e in kit.node(8).start(0.0) if isinstance(e, Wake)), 30.0)
     sizes = [len(e.data) for e in effects if isinstance(e, Send)]

@@ -16,6 +16,7 @@ class Datagrams:
 
     def __init__(self, kit, one: Node, other: Node, *, loss: float = 0.0) -> None:
         self.kit = kit
+        one.meets_strangers = other.meets_strangers = True
         self.nodes = {kit.address(1): one, kit.address(2): other}
         self.chance = Random(3)
         self.loss = loss
@@ -155,6 +156,7 @@ def test_a_busy_seed_names_others_by_datagram_too(kit, told):
     assert len(busy) == 2
     assert len(busy[0].items.rows) == 10
     joiner = kit.node(2)
+    joiner.meets_strangers = True
     first = begun(kit, joiner, 1, 1.0)
     (request,) = kit.opened(first, Page)
     answer = wire.message(wire.PAGED, kit.speaker(1), (items.pack_row(kit.row(4)),), request[0].request, Flag.BUSY)

@@ -189,8 +189,9 @@ def test_keys_with_one_id_on_the_wire_are_both_tried():
 
 
 def test_a_node_takes_sealed_news_and_counts_the_rest_with_the_address_once_a_minute(kit):
-    node = kit.node(seal=seal(OLD))
-    frame = seal(OLD, seed=2).wrap(wire.message(wire.GOSSIP, kit.speaker(9), (pack_row(kit.row(3)),)))
+    node, sender = kit.node(seal=seal(OLD)), seal(OLD, seed=2)
+    node.serve(sender.wrap_stream(kit.greeting(9)), kit.address(9), 1.0)
+    frame = sender.wrap(wire.message(wire.GOSSIP, kit.speaker(9), (pack_row(kit.row(3)),)))
     effects = node.receive(frame, kit.address(9), 1.0)
     assert node.member(kit.id(3)) is not None
     assert not node.receive(frame, kit.address(9), 1.0)
@@ -221,7 +222,7 @@ def test_sealed_nodes_talk_over_streams(kit):
 def test_gossip_between_the_two_is_read(kit):
     reader = seal(OLD, seed=9)
     node = kit.node(seal=seal(OLD))
-    node.receive(reader.wrap(wire.message(wire.GOSSIP, kit.speaker(9))), kit.address(9), 1.0)
+    node.serve(reader.wrap_stream(kit.greeting(9)), kit.address(9), 1.0)
     sends = [e for e in node.publish(1, b"record", 1.0) if isinstance(e, Send)]
     assert sends
     assert isinstance(wire.decode(reader.unwrap(sends[0].data)), Gossip)
