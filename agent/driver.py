@@ -42,6 +42,9 @@ log = structlog.get_logger("shoal.gossip")
 LAG_SECONDS = 1.0
 # Suspend is seen as CLOCK_BOOTTIME running ahead of CLOCK_MONOTONIC; less than this is their reading apart.
 SUSPEND_SECONDS = 0.5
+# After a longer absence than this nobody waits for an answer to what the socket kept, and its news is old: the kernel
+# keeps the first packets and drops the later ones.
+OLD_SECONDS = 10.0
 # The node notes each kind of trouble once a minute: these tell of the last minutes.
 KEPT_NOTES = 32
 
@@ -209,6 +212,8 @@ class Driver:
         ahead = _boottime_ahead()
         slept, self._ahead = ahead - self._ahead, ahead
         late = now - max(self._timers[0][0], self._awake_at) if self._timers else 0.0
+        if max(slept, late) > OLD_SECONDS:
+            self.counters["datagrams dropped after an absence"] += self._udp.discard()
         if slept > SUSPEND_SECONDS:
             self._awake_at = now
             self.obey(self.node.resumed(slept, now))

@@ -19,6 +19,8 @@ DRAIN = 64
 RECEIVE_BYTES = 2048
 # Room for a burst of a few hundred packets while the loop is busy with something else.
 RECEIVE_BUFFER = 1 << 20
+# As many datagrams as that holds, each with the kernel's own bytes; and a bound where it may be larger.
+MOST_WAITING = 1 << 14
 # Connections that wait to be accepted: a join storm must not be refused by the kernel.
 BACKLOG = 128
 # An ephemeral port that is free for UDP may be taken for TCP; another pair is tried this often.
@@ -46,6 +48,16 @@ class UdpSocket:
             except OSError:
                 continue
             yield data, canonical(source)
+
+    def discard(self) -> int:
+        """Drop the datagrams waiting now; how many they were."""
+        count = 0
+        for _ in range(MOST_WAITING // DRAIN):
+            found = sum(1 for _ in self.drain())
+            count += found
+            if found < DRAIN:
+                break
+        return count
 
     def send(self, data: bytes, to: Address) -> bool:
         """Send now or not at all; False when this machine (not the peer) refused."""

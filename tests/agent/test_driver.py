@@ -7,7 +7,7 @@ import struct
 import pytest
 import trio
 from shoal.agent import driver as driver_module
-from shoal.agent.driver import LAG_SECONDS, Driver
+from shoal.agent.driver import LAG_SECONDS, OLD_SECONDS, Driver
 from shoal.agent.udp import DRAIN, bind_pair
 from shoal.gossip import (
     Ask,
@@ -225,11 +225,25 @@ async def test_late_timers_after_a_stall_are_told_once_and_first(start, node, mo
 async def test_a_datagram_after_a_stall_is_heard_after_the_node_knows_of_the_gap(start, make, node, peer, mock_clock):
     await start(Wake(token(1), 1.0))
     await trio.testing.wait_all_tasks_blocked()
-    peer.sock.sendto(b"old news", make.address)
+    peer.sock.sendto(b"news", make.address)
+    mock_clock.jump(1.0 + OLD_SECONDS)
+    await trio.testing.wait_all_tasks_blocked()
+    assert node.log[1] == ("lagged", OLD_SECONDS)
+    assert sorted(entry[0] for entry in node.log[2:]) == ["receive", "wake"]
+
+
+async def test_what_the_socket_kept_over_a_long_stop_is_dropped(start, make, node, peer, mock_clock):
+    driver = await start(Wake(token(1), 1.0))
+    await trio.testing.wait_all_tasks_blocked()
+    for _ in range(2 * DRAIN + 1):
+        peer.sock.sendto(b"old news", make.address)
     mock_clock.jump(60.0)
     await trio.testing.wait_all_tasks_blocked()
-    assert node.log[1] == ("lagged", 59.0)
-    assert sorted(entry[0] for entry in node.log[2:]) == ["receive", "wake"]
+    assert node.log[1:] == [("lagged", 59.0), ("wake", token(1))]
+    assert driver.counters["datagrams dropped after an absence"] == 2 * DRAIN + 1
+    peer.sock.sendto(b"news", make.address)
+    await trio.testing.wait_all_tasks_blocked()
+    assert node.inputs("receive") == [("receive", b"news", peer.address)]
 
 
 async def test_each_stall_is_told(start, node, mock_clock):
