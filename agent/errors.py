@@ -21,6 +21,12 @@ class ShoalError(Exception):
 
     kind: str = "failed"
     exit_code: ClassVar[int] = 1
+    by_kind: ClassVar[dict[str, type[ShoalError]]] = {}
+    """Every class that has a kind of its own, wherever it is defined."""
+
+    def __init_subclass__(cls) -> None:
+        if "kind" in vars(cls):
+            ShoalError.by_kind[cls.kind] = cls
 
     def __init__(
         self, message: str, /, *, hint: str | None = None, retry_ms: int | None = None, **details: int | str
@@ -194,11 +200,6 @@ class Internal(ShoalError):
     kind = "internal"
 
 
-_CLASSES: tuple[type[ShoalError], ...] = (
-    UsageError, UnknownCall, BadArgument, BadRequirement, NoMatch, UnknownNode, Partial, Refused, Unreachable, TryAgain,
-    Busy, DeadlinePassed, SocketInUse, NoPermission, BadConfiguration, BadFrame, Cancelled, Internal,
-)  # fmt: skip
-_BY_KIND = {error.kind: error for error in _CLASSES}
 _OWN_FIELDS = ("kind", "msg", "hint", "retry_ms")
 
 
@@ -219,7 +220,11 @@ def from_wire(wire: Any) -> ShoalError:
         for key, value in given.items()
         if type(key) is str and key.isidentifier() and key not in _OWN_FIELDS and type(value) in (int, str)
     }
-    error = _BY_KIND.get(str(kind), ShoalError)(
+    # A class that words its message itself is made without doing so: the agent has worded it.
+    of_kind = ShoalError.by_kind.get(str(kind), ShoalError)
+    error = of_kind.__new__(of_kind)
+    ShoalError.__init__(
+        error,
         str(given.get("msg", "the agent gave no reason")),
         hint=hint if isinstance(hint, str) else None,
         retry_ms=retry_ms if type(retry_ms) is int else None,

@@ -4,7 +4,17 @@ import threading
 
 import pytest
 from shoal.agent.client import Client
-from shoal.agent.errors import BadArgument, BadFrame, Busy, Refused, ShoalError, Unreachable, from_wire
+from shoal.agent.errors import (
+    AddressUnusable,
+    BadArgument,
+    BadFrame,
+    Busy,
+    Refused,
+    ShoalError,
+    StateInUse,
+    Unreachable,
+    from_wire,
+)
 from shoal.agent.frames import REPLY_BYTES, encode
 from shoal.agent.socket_path import SYSTEM_SOCKET, asking_path, owner_of, serving_path
 
@@ -241,3 +251,28 @@ def test_errors_keep_what_they_know_over_the_wire():
     assert type(error) is Busy
     assert (error.message, error.hint, error.retry_ms, error.details) == ("later", "wait", 7, {"column": 3})
     assert from_wire({"kind": "new-kind", "msg": "m"}).kind == "new-kind"
+
+
+def every_class(base=ShoalError):
+    for error in base.__subclasses__():
+        yield error
+        yield from every_class(error)
+
+
+def test_every_error_with_a_kind_comes_off_the_wire_as_itself():
+    kinds = {}
+    for error in every_class():
+        if "kind" in vars(error):
+            assert kinds.setdefault(error.kind, error) is error, "a kind means one class"
+            came = from_wire({"kind": error.kind, "msg": "why", "hint": "do", "retry_ms": 7, "where": "there"})
+            assert type(came) is error
+            assert (str(came), came.message, came.hint, came.retry_ms) == ("why", "why", "do", 7)
+            assert came.details == {"where": "there"}
+    assert {"state-in-use", "state-unusable", "address-in-use", "address-unusable"} <= set(kinds)
+
+
+@pytest.mark.parametrize("error", [StateInUse("/var/lib/shoal"), AddressUnusable("10.0.0.7:7931", "no such address")])
+def test_errors_that_word_themselves_arrive_word_for_word(error):
+    came = from_wire(error.to_wire())
+    assert type(came) is type(error)
+    assert (came.message, came.hint) == (error.message, error.hint)
