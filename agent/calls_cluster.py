@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ..gossip.member import Address
 from ..placement.nodes import NodeState
+from .addresses import NoAddress, seed
 from .api import Answer, Backend, Call, Command, Request
 from .arguments import Argument, list_of, refuse
-from .config_values import UnfitValue, seed
 from .errors import Refused, TryAgain
 from .rows import NODE, resolve
 
@@ -47,7 +47,7 @@ async def forget(request: Request) -> Answer:
 def _address(value: object, path: str) -> Address:
     try:
         return seed(value)
-    except UnfitValue as error:
+    except NoAddress as error:
         raise refuse(path, str(error)) from None
 
 

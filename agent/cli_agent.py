@@ -92,7 +92,7 @@ def _load(options: argparse.Namespace) -> Config:
 
 def _plain(value: Any) -> object:
     """A setting as JSON has it: addresses as text."""
-    from .config_values import address_text
+    from .addresses import address_text
 
     if type(value).__name__ != "tuple":
         return value

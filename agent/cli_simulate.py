@@ -9,21 +9,19 @@ import time
 from . import cli_output as output
 from .cli_options import Command, Parser, positive
 from .errors import ShoalError, UsageError
-
-_PROFILES = ("lan", "wan", "local")
+from .profiles import PROFILES, settings_of
 
 
 def simulate(options: argparse.Namespace) -> int:
     """The exit code is 1 when a crash went unnoticed or a live node was taken for dead."""
     from ..gossip import trial
-    from ..gossip.settings import Settings
 
     crashes: int = min(1, options.nodes - 1) if options.crash is None else options.crash
     if crashes >= options.nodes:
         raise UsageError(f"of {options.nodes} nodes at most {options.nodes - 1} can crash")
     seed = time.time_ns() % 1_000_000 if options.seed is None else options.seed
     print(f"{options.nodes} nodes, seed {seed} ...", file=sys.stderr)
-    settings: Settings = getattr(Settings, options.profile)()
+    settings = settings_of(options.profile)
     plan = trial.Trial(nodes=options.nodes, settings=settings, loss=options.loss, crashes=crashes, seed=seed)
     report = trial.run(plan, _Progress())
     if sys.stderr.isatty():
@@ -75,7 +73,7 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument(
         "--crash", type=_count, metavar="N", help="how many nodes crash at once; 1, or none of a single one"
     )
-    parser.add_argument("--profile", choices=_PROFILES, default="lan", help="timings; lan")
+    parser.add_argument("--profile", choices=PROFILES, default="lan", help="timings; lan")
     parser.add_argument("--seed", type=_count, metavar="N", help="the same seed gives the same run; else a new one")
 
 

@@ -20,11 +20,13 @@ import attrs
 from ..capabilities.values import CapValue
 from ..gossip.member import Address
 from . import config_values as kinds
+from .addresses import GOSSIP_PORT, NoAddress, advertised_address, bind_address, is_elsewhere
 from .config_files import Given, configuration_files, from_environment, from_file
 from .errors import BadConfiguration
 from .key_file import CREDENTIAL, CREDENTIALS_VARIABLE, credential
 from .label_text import NoLabelText, label_from_text
 from .nearest import nearest
+from .profiles import PROFILES
 from .socket_path import LONGEST_PATH_BYTES, serving_path
 
 
@@ -41,7 +43,7 @@ class NodeConfig:
 class GossipConfig:
     """`bind` port 0 takes any free port; `advertise` None is the bound address; seeds may be host names."""
 
-    bind: Address = ("127.0.0.1", kinds.GOSSIP_PORT)
+    bind: Address = ("127.0.0.1", GOSSIP_PORT)
     advertise: Address | None = None
     seeds: tuple[Address, ...] = ()
     profile: str = "lan"
@@ -172,10 +174,10 @@ SETTINGS: Mapping[str, Mapping[str, Setting]] = {
         "leave_on_stop": _switch("leave the cluster when stopped"),
     },
     "gossip": {
-        "bind": Setting(kinds.bind_address, help="address and port for gossip, UDP and TCP"),
-        "advertise": Setting(kinds.advertised_address, help="address that others are told; the bound one when empty"),
+        "bind": Setting(bind_address, help="address and port for gossip, UDP and TCP"),
+        "advertise": Setting(advertised_address, help="address that others are told; the bound one when empty"),
         "seeds": Setting(kinds.seeds, kinds.list_from_text, "address of a node to join; may be repeated", "--join"),
-        "profile": Setting(kinds.one_of("lan", "wan", "local"), help="timings: lan, wan or local"),
+        "profile": Setting(kinds.one_of(*PROFILES), help=f"timings: {', '.join(PROFILES)}"),
         "cluster": Setting(kinds.name, help="name of the cluster; others are ignored"),
         "key_file": _path(
             "file with the cluster's keys; by default the systemd credential gossip.key; no encryption without"
@@ -276,7 +278,7 @@ def _vain(config: Config) -> Iterator[str]:
     if not ipaddress.ip_address(config.gossip.bind[0]).is_loopback:
         return
     for host, _ in config.gossip.seeds:
-        if kinds.is_elsewhere(host):
+        if is_elsewhere(host):
             yield f"the seed {host} cannot be reached from the loopback address of gossip.bind: set gossip.bind"
 
 
@@ -305,7 +307,7 @@ def _checked(item: Given) -> tuple[str, object]:
     try:
         value = setting.from_text(item.value) if item.is_text and isinstance(item.value, str) else item.value
         return item.key, setting.check(value)
-    except (kinds.UnfitValue, NoLabelText) as error:
+    except (kinds.UnfitValue, NoAddress, NoLabelText) as error:
         raise kinds.UnfitValue(f"{path}: {error}") from None
 
 

@@ -29,7 +29,7 @@ from ..placement.view import View
 from ..placement.workload import infer_requirements
 from .config import Config
 from .daemon import Agent
-from .groups import raise_as_it_was
+from .exception_groups import raise_as_it_was
 from .histories import Histories
 from .logs import configure_unless_host_did
 from .watchers import Subscription
@@ -40,22 +40,24 @@ class EmbeddedAgent:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
+        self._backend = agent.backend
         self._clock = trio.lowlevel.current_clock()
 
     @property
     def view(self) -> View:
         """The picture of the cluster at this moment; it never changes, so keep it as long as you compare with it."""
-        return self._agent.view
+        return self._backend.view
 
     @property
     def token(self) -> tuple[str, int]:
         """The fencing token of this run: node id as 32 hex digits, and generation."""
-        return self._agent.node_id, self._agent.generation
+        identity = self._agent.parts.observer.current
+        return identity.node_id.hex(), identity.generation
 
     @property
     def address(self) -> Address:
         """Where others reach this agent's gossip: give it to them as a seed."""
-        return self._agent.address
+        return self._agent.parts.address
 
     def find_suitable_nodes(
         self, requirement: PlacementRequirement | str = "", limit: int | None = None, options: Options = NO_OPTIONS
@@ -84,8 +86,8 @@ class EmbeddedAgent:
         """
         wanted = infer_requirements(task).task if isinstance(task, str) else task
         now, unix = self._clock.current_time(), time.time()
-        state = self._agent.histories.state(now, unix)
-        options = attrs.evolve(options, seed=self._agent.next_seed() if seed is None else seed)
+        state = self._backend.histories.state(now, unix)
+        options = attrs.evolve(options, seed=self._backend.next_seed() if seed is None else seed)
         return place(self.view, wanted, state, policy, now=now, options=options)
 
     def explain(
@@ -107,25 +109,25 @@ class EmbeddedAgent:
     @property
     def histories(self) -> Histories:
         """What was observed of nodes; `observe` and `fail` add to it, in trio's thread."""
-        return self._agent.histories
+        return self._backend.histories
 
     def changes(self, *, vitals: bool = False) -> Subscription:
         """A bounded queue of what changes in the view from now on; a context manager."""
-        return self._agent.watchers.subscribe(vitals=vitals)
+        return self._backend.watchers.subscribe(vitals=vitals)
 
     def set_labels(self, labels: Mapping[str, CapValue]) -> None:
         """Set labels of this node, all or none, and tell the cluster."""
-        self._agent.set_labels(labels)
+        self._backend.set_labels(labels)
 
     async def joined(self) -> None:
         """Return once a node of the cluster has told us of the others; without seeds nobody may ever do."""
-        with self._agent.watchers.subscribe(vitals=True) as changes:
-            while not self._agent.node.joined:
+        with self._backend.watchers.subscribe(vitals=True) as changes:
+            while not self._agent.parts.node.joined:
                 await changes.next_change()
 
     async def join(self, addresses: list[Address]) -> int:
         """Join through these addresses; how many of them answered within a few seconds."""
-        return await self._agent.join(addresses)
+        return await self._backend.join(addresses)
 
 
 @contextlib.asynccontextmanager

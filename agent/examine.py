@@ -5,24 +5,22 @@ from __future__ import annotations
 import ipaddress
 import random
 import time
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 import trio
 
+from ..gossip.effects import Note
 from ..gossip.member import Address, Member, SectionKind, State
-from ..gossip.node import Node
 from ..placement.view import View
 from . import __version__
+from .addresses import address_text
+from .assembly import Parts
 from .config import Config
-from .config_values import address_text
 from .doctor import Facts, PeerFacts, Refusal
 from .driver import Driver
-from .keys import Keys
 from .payloads import agent_version
 from .seeds import resolve
-from .state import StateDirectory
 
 # All of a small cluster; of a big one enough to see what is wrong with this node.
 PEERS_ASKED = 64
@@ -33,26 +31,9 @@ _TCP_SECONDS = 2.0
 _LIVE = (State.ALIVE, State.SUSPECT)
 
 
-class Patient(Protocol):
-    """The agent, as far as it is looked at."""
-
-    config: Config
-    name: str
-    node: Node
-    keys: Keys | None
-    conflicts: list[str]
-
-    @property
-    def driver(self) -> Driver: ...
-    @property
-    def state(self) -> StateDirectory | None: ...
-    @property
-    def view(self) -> View: ...
-
-
-async def examine(agent: Patient) -> Facts:
+async def examine(agent: Parts, config: Config) -> Facts:
     """Ask up to `PEERS_ASKED` peers over UDP, those that stay silent over TCP, and the name service for the seeds."""
-    gossip, node = agent.config.gossip, agent.node
+    gossip, node, state, keys = config.gossip, agent.node, agent.state, agent.keys
     peers = {m.node_id: m for m in node.members() if m.state in _LIVE and m.node_id != node.identity.node_id}
     unresolved: Mapping[str, str] = {}
     answers: dict[bytes, _Answers] = {}
@@ -63,28 +44,26 @@ async def examine(agent: Patient) -> Facts:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(look_up)
-        nursery.start_soon(_ask, agent, peers, answers)
-    host = gossip.bind[0]
-    state = agent.state
+        nursery.start_soon(_ask, agent.driver, peers, answers)
     return Facts(
         unix=time.time(),
         name=agent.name,
         version=__version__,
         generation=node.identity.generation,
         bound=address_text(gossip.bind),
-        loopback=ipaddress.ip_address(host).is_loopback,
+        loopback=ipaddress.ip_address(gossip.bind[0]).is_loopback,
         health=node.health,
         isolated=node.isolated,
         joined=node.joined,
-        state_dir=agent.config.node.state_dir,
+        state_dir=config.node.state_dir,
         state_warnings=tuple(state.warnings) if state is not None else (),
-        conflicts=tuple(agent.conflicts),
+        conflicts=agent.observer.conflicts,
         seeds=tuple(map(address_text, gossip.seeds)),
         unresolved=unresolved,
-        peers=tuple(_peer(member, agent.view, answers.get(node_id)) for node_id, member in peers.items()),
-        refusals=tuple(_refusals(agent.driver)),
-        ring=None if agent.keys is None else agent.keys.facts(),
-        file_keys=() if agent.keys is None else agent.keys.file_ids,
+        peers=tuple(_peer(member, agent.roster.view, answers.get(node_id)) for node_id, member in peers.items()),
+        refusals=tuple(refusals(agent.driver.notes)),
+        ring=None if keys is None else keys.facts(),
+        file_keys=() if keys is None else keys.file_ids,
     )
 
 
@@ -97,12 +76,12 @@ class _Answers:
     tcp: bool | None = None
 
 
-async def _ask(agent: Patient, peers: Mapping[bytes, Member], answers: dict[bytes, _Answers]) -> None:
+async def _ask(driver: Driver, peers: Mapping[bytes, Member], answers: dict[bytes, _Answers]) -> None:
     chosen = random.sample(sorted(peers), min(PEERS_ASKED, len(peers)))
     answers |= {node_id: _Answers() for node_id in chosen}
-    wait = 2 * agent.node.settings.probe_timeout
+    wait = 2 * driver.node.settings.probe_timeout
     for _ in range(TRIES):
-        await _echo_round(agent.driver, answers, wait)
+        await _echo_round(driver, answers, wait)
     async with trio.open_nursery() as nursery:
         for node_id, answer in answers.items():
             address = peers[node_id].address
@@ -153,10 +132,10 @@ def _peer(member: Member, view: View, answers: _Answers | None) -> PeerFacts:
     )
 
 
-def _refusals(driver: Driver) -> Iterable[Refusal]:
-    """The latest refusal of each source host, newest first."""
+def refusals(notes: Sequence[tuple[float, Note]]) -> Iterable[Refusal]:
+    """The latest refusal of each source host, newest first; `notes` are the driver's, with their Unix times."""
     now, found = time.time(), dict[str, Refusal]()
-    for at, note in reversed(driver.notes):
+    for at, note in reversed(notes):
         if note.event == "packet.refused":
             source = str(note.fields["source"])
             refusal = Refusal(reason=str(note.fields["reason"]), source=source, age_s=round(now - at, 1))

@@ -37,6 +37,9 @@ class Listener:
     _lock: int
 
     def close(self) -> None:
+        """Give the file back; once is enough."""
+        if self.sock.fileno() < 0:
+            return
         self.sock.close()
         if _identity(self.path) == self._file:
             with contextlib.suppress(OSError):

@@ -13,7 +13,7 @@ from . import logs
 from .config import Config
 from .daemon import Agent
 from .errors import ShoalError
-from .groups import lone
+from .exception_groups import lone
 from .systemd import Notifier
 from .terminal import has_terminal
 
@@ -84,7 +84,7 @@ async def _reload_when_asked(asked: trio.MemoryReceiveChannel[None], agent: Agen
     async for _ in asked:
         notifier.reloading(time.monotonic_ns() // 1000)
         try:
-            await agent.reload()
+            await agent.backend.reload()
         except ShoalError as error:
             log.warning("agent.not_reloaded", error=error.message, hint=error.hint)
         notifier.ready(agent.summary)

@@ -7,7 +7,7 @@ import structlog
 import trio
 
 from ..gossip.member import Address
-from .config_values import UnfitValue, address_text, advertised_address
+from .addresses import NoAddress, address_text, advertised_address
 from .errors import StateUnusable
 from .state import StateDirectory
 
@@ -28,7 +28,7 @@ def remembered(state: StateDirectory | None) -> tuple[Address, ...]:
     for item in cast("list[object]", stored) if isinstance(stored, list) else ():
         try:
             address = advertised_address(item)
-        except UnfitValue:
+        except NoAddress:
             continue
         if address is not None:
             found.append(address)

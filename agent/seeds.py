@@ -7,7 +7,7 @@ from typing import Any
 import trio
 
 from ..gossip.member import Address
-from .config_values import address_text
+from .addresses import address_text
 from .udp import canonical
 
 # A resolver that does not answer must not hold up the seeds that need no resolver.

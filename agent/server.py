@@ -19,11 +19,10 @@ import trio
 from ..capabilities.errors import shown
 from .api import Answer, Api, Command, Later, Pages, Query, Stream
 from .calls_nodes import greeting
-from .config import ApiConfig
 from .errors import BadArgument, BadFrame, Busy, Internal, ShoalError, UsageError
 from .frames import REPLY_BYTES, REQUEST_BYTES, FrameReader, encode
 from .in_flight import CONTROLS, InFlight, RequestId, request_id, scope, take_credit
-from .listener import Listener, open_listener
+from .listener import Listener
 from .outbox import Outbox
 from .peer import Caller, Level, identify
 
@@ -48,52 +47,29 @@ _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Server:
-    """Serves one API on the socket of the configuration."""
+    """Serves one API on a listening socket, which it gives back when it ends."""
 
-    def __init__(self, api: Api, config: ApiConfig) -> None:
+    def __init__(self, api: Api, listener: Listener) -> None:
         self._api = api
-        self._config = config
-        self._listener: Listener | None = None
+        self._listener = listener
         self._connections = 0
         self._thinking = trio.CapacityLimiter(THINKING)
 
-    def open(self) -> None:
-        """Take the socket now, so that a second agent ends before it did anything else; `run` does it otherwise.
-
-        Raises:
-            SocketInUse, BadConfiguration, NoPermission: see `open_listener`.
-        """
-        if self._listener is None:
-            self._listener = open_listener(self._config.socket, self._config.group)
-
-    @property
-    def has_group(self) -> bool:
-        """Whether the socket is open, and for the group that it should be for."""
-        return self._listener is not None and self._listener.group is not None
-
-    def close(self) -> None:
-        """Give the socket back; `run` does it at its end."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
-
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; then the socket's file is gone."""
-        self.open()
-        assert self._listener is not None  # noqa: S101 - opened one line above
         try:
             async with trio.open_nursery() as nursery:
                 task_status.started()
                 while True:
                     await trio.lowlevel.wait_readable(self._listener.sock)
-                    await self._accept_waiting(self._listener, nursery)
+                    await self._accept_waiting(nursery)
         finally:
-            self.close()
+            self._listener.close()
 
-    async def _accept_waiting(self, listener: Listener, nursery: trio.Nursery) -> None:
+    async def _accept_waiting(self, nursery: trio.Nursery) -> None:
         while True:
             try:
-                sock, _ = listener.sock.accept()
+                sock, _ = self._listener.sock.accept()
             except BlockingIOError:
                 return
             except OSError as error:
@@ -102,12 +78,12 @@ class Server:
                 log.warning("api.exhausted", error=error.strerror)
                 await trio.sleep(EXHAUSTED_SECONDS)
                 return
-            self._admit(sock, listener.group, nursery)
+            self._admit(sock, nursery)
 
-    def _admit(self, sock: socket.socket, group: int | None, nursery: trio.Nursery) -> None:
+    def _admit(self, sock: socket.socket, nursery: trio.Nursery) -> None:
         sock.setblocking(False)
         try:
-            caller = identify(sock, agent_uid=os.getuid(), group=group)
+            caller = identify(sock, agent_uid=os.getuid(), group=self._listener.group)
         except OSError:
             sock.close()
             return

@@ -4,12 +4,11 @@ import contextlib
 import shutil
 import socket
 import threading
-from pathlib import Path
 
 import attrs
 import pytest
 import trio
-from shoal.agent import daemon
+from shoal.agent import assembly, backend, daemon
 from shoal.agent.client import Client
 from shoal.agent.config import Config
 from shoal.agent.daemon import Agent
@@ -149,7 +148,7 @@ def let_it_crash(agent):
     def fail(*_args):
         raise Crash("of the agent")
 
-    agent._agent._sampler._sample = fail
+    agent._agent.parts.sampler._sample = fail
 
 
 async def test_a_crash_of_the_agent_cancels_the_body_and_is_raised_in_its_place(config, free):
@@ -268,7 +267,7 @@ async def test_an_agent_that_cannot_be_put_together_holds_nothing(config, free, 
         raise Crash(part)
 
     monkeypatch.setattr(daemon, "bind_pair", bind)
-    monkeypatch.setattr(daemon, part, fail)
+    monkeypatch.setattr(assembly, part, fail)
     with pytest.raises(Crash) as caught:
         Agent(config())
     assert caught.tb, "held, so that what only the garbage collector would close stays open"
@@ -388,14 +387,14 @@ async def test_one_that_shall_not_leave_just_stops(config):
 
 
 async def test_join_counts_those_that_answered(config, monkeypatch):
-    monkeypatch.setattr(daemon, "JOIN_SECONDS", 0.3)
+    monkeypatch.setattr(backend, "JOIN_SECONDS", 0.3)
     async with open_agent(config()) as one, open_agent(config("two")) as two, open_agent(config("three")) as three:
         await three.join([one.address])
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as nobody:
             nobody.bind(("127.0.0.1", 0))
             assert await two.join([one.address, nobody.getsockname()]) == 1
         assert await two.join([("name.invalid", 7931)]) == 0
-        monkeypatch.setattr(daemon, "JOIN_SECONDS", 20)
+        monkeypatch.setattr(backend, "JOIN_SECONDS", 20)
         assert await two.join([one.address, three.address]) == 2
 
 
@@ -406,7 +405,7 @@ async def test_one_that_left_is_not_counted_as_joined(config, monkeypatch):
                 assert await two.join([one.address]) == 1
                 await knows(one, 2)
             await next_of(changes, "left")
-        monkeypatch.setattr(daemon, "JOIN_SECONDS", 0.3)
+        monkeypatch.setattr(backend, "JOIN_SECONDS", 0.3)
         assert await one.join([two.address]) == 0
 
 
@@ -421,16 +420,16 @@ async def test_a_leave_that_its_caller_gives_up_stops_the_agent_all_the_same(con
             await nursery.start(agent.run)
             await knows(EmbeddedAgent(agent), 2)
             with trio.move_on_after(0.1) as scope:
-                await agent.leave()
+                await agent.backend.leave()
             assert scope.cancelled_caught
             with trio.fail_after(10):
                 await agent.stopped.wait()
-        assert one.view.get(agent.node_id).state is NodeState.LEFT
+        assert one.view.get(agent.backend.node_id).state is NodeState.LEFT
 
 
 async def test_a_new_identity_is_stored_and_shown(config, tmp_path):
     async with open_agent(config()) as agent:
-        inner = agent._agent
+        inner = agent._agent.parts.observer
         generation = agent.token[1] + 10
         with agent.changes() as changes:
             inner.identity(Identity(node_id=bytes.fromhex(agent.token[0]), generation=generation, boot_id=bytes(8)))
@@ -470,16 +469,17 @@ async def test_of_two_with_one_state_one_becomes_another_node(config, tmp_path, 
 
 async def test_a_disk_that_fails_while_running_ends_nobody(config, monkeypatch):
     async with open_agent(config()) as agent:
-        (Path(agent._agent.config.node.state_dir) / ".identity.draft").mkdir()
+        (agent._agent.parts.state.path / ".identity.draft").mkdir()
         node_id, generation = agent.token
-        agent._agent.identity(Identity(node_id=bytes.fromhex(node_id), generation=generation + 1, boot_id=bytes(8)))
+        new = Identity(node_id=bytes.fromhex(node_id), generation=generation + 1, boot_id=bytes(8))
+        agent._agent.parts.observer.identity(new)
         assert agent.token == (node_id, generation + 1)
 
 
 async def test_the_status_holds_what_the_sockets_refused(config, tmp_path, eventually):
     async with open_agent(config()) as agent, await trio.open_tcp_stream(*agent.address) as stream:
         await stream.send_all(b"GET / HTTP/1.1\r\n\r\n")
-        await eventually(lambda: agent._agent.status()["gossip"].get("streams: no frame") == 1)
+        await eventually(lambda: agent._agent.backend.status()["gossip"].get("streams: no frame") == 1)
 
 
 async def test_a_cluster_that_went_down_as_a_whole_finds_itself_without_seeds(config, tmp_path):

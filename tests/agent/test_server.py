@@ -8,9 +8,9 @@ import trio
 from shoal.agent import in_flight, outbox, server
 from shoal.agent.api import Query
 from shoal.agent.calls import api_for
-from shoal.agent.config import ApiConfig
 from shoal.agent.errors import SocketInUse
 from shoal.agent.frames import REQUEST_BYTES, encode
+from shoal.agent.listener import open_listener
 from shoal.agent.server import Server
 
 # Stands for a value that is nested deeper than Python's `repr` goes.
@@ -271,12 +271,16 @@ async def test_levels_are_asked_before_arguments(connect, monkeypatch):
 
 async def test_the_socket_is_gone_after_the_server(backend, socket_path):
     async with trio.open_nursery() as nursery:
-        await nursery.start(Server(api_for(backend), ApiConfig(socket=socket_path)).run)
+        listener = open_listener(socket_path, "")
+        await nursery.start(Server(api_for(backend), listener).run)
         assert names(socket_path) == ["api.sock", "api.sock.lock"]
         with pytest.raises(SocketInUse):
-            await Server(api_for(backend), ApiConfig(socket=socket_path)).run()
+            open_listener(socket_path, "")
         nursery.cancel_scope.cancel()
     assert names(socket_path) == []
+    with open_listener(socket_path, "").sock:
+        listener.close()
+        assert names(socket_path) == ["api.sock", "api.sock.lock"], "closed twice, it takes nothing from the next one"
 
 
 async def test_descriptors_and_tasks_end_with_their_connection(connect, serving):

@@ -55,7 +55,7 @@ class Backend:
 def serve(path):
     import trio
     from shoal.agent.calls import api_for
-    from shoal.agent.config import ApiConfig
+    from shoal.agent.listener import open_listener
     from shoal.agent.server import Server
     from shoal.agent.watchers import Watchers
     from shoal.capabilities import NodeCapabilities
@@ -74,7 +74,7 @@ def serve(path):
         )
 
     view = View.of([node(number) for number in range(NODES)], here=f"{0:032x}")
-    trio.run(Server(api_for(Backend(view, Watchers())), ApiConfig(socket=path)).run)
+    trio.run(Server(api_for(Backend(view, Watchers())), open_listener(path, "")).run)
 
 
 def measure(client, call, args, queries):

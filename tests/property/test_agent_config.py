@@ -2,8 +2,8 @@
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from shoal.agent.addresses import address_text, bind_address
 from shoal.agent.config import SETTINGS, Config, load
-from shoal.agent.config_values import address_text, bind_address
 from shoal.agent.errors import BadConfiguration
 
 PATHS = [(section, key) for section, keys in SETTINGS.items() for key in keys]
