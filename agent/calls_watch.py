@@ -37,14 +37,12 @@ async def _snapshot(event: str, request: Request, outlet: Outlet) -> None:
 
 
 def _delta(change: NodeEvent, request: Request) -> dict[str, Any]:
+    labels, now, here = request.arguments["labels"], request.backend.now(), request.backend.view.here
     delta: dict[str, Any] = {"event": change.kind, "node_id": change.node_id, "at": change.at}
     if change.record is not None:
-        delta["node"] = node_row(
-            change.record,
-            labels=request.arguments["labels"],
-            now=request.backend.now(),
-            here=request.backend.view.here,
-        )
+        delta["node"] = node_row(change.record, labels=labels, now=now, here=here)
+    if change.other is not None:
+        delta["other"] = node_row(change.other, labels=labels, now=now, here=here)
     return delta
 
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 import attrs
+import structlog
 
 from ..gossip.effects import Change, Changed
 from ..gossip.member import Member, SectionKind, State
@@ -18,9 +19,12 @@ from ..placement.history import History
 from ..placement.nodes import Engines, NodeRecord, NodeState, NodeVitals, ResidentModel, Schedulable
 from ..placement.task import LLAMA_CPP, LLAMA_SERVER
 from ..placement.view import View
-from .config_values import address_text
+from .addresses import address_text
+from .names import Names
 from .payloads import EnginesPayload, HistoryPayload, PayloadError, RecordPayload, SchedulePayload
 from .watchers import NodeEvent, Watchers
+
+log = structlog.get_logger("shoal.agent")
 
 _SECTION_EVENTS: dict[int, str] = {kind: kind.name.lower() for kind in SectionKind}
 _EVENTS = {
@@ -65,6 +69,7 @@ class Roster:
         self.histories = _NOTHING_REMEMBERED
         self._member = member
         self._epoch = epoch
+        self._names = Names()
         # What each node's sections decoded to, and of which version: vitals change often, records do not.
         self._decoded: dict[str, dict[int, tuple[tuple[int, int, bytes], dict[str, Any]]]] = {}
 
@@ -84,10 +89,17 @@ class Roster:
         if member is None:
             self._decoded.pop(node_id, None)
             self._remember(node_id, None)
+            self._names.forget(node_id)
             self.view = self.view.remove(node_id)
-        else:
-            self.view = self.view.replace(self._record(node_id, member))
+            self._tell(self._event_name(change), node_id)
+            return
+        record = self._record(node_id, member)
+        self.view = self.view.replace(record)
         self._tell(self._event_name(change), node_id)
+        other = self.view.get(self._names.note(record) or "")
+        # A node without a state directory that was restarted is another one at the same address; the first is no more.
+        if other is not None and other.addr != record.addr:
+            self._shared_name(record, other)
 
     def isolation(self, *, isolated: bool) -> None:
         self.view = self.view.with_isolated(isolated=isolated)
@@ -96,10 +108,15 @@ class Roster:
     def conflict(self) -> None:
         self._tell("conflict", self.view.here)
 
-    def _tell(self, kind: str, node_id: str) -> None:
+    def _shared_name(self, record: NodeRecord, other: NodeRecord) -> None:
+        places = {"node": record.node_id, "address": record.addr, "other": other.node_id, "other_address": other.addr}
+        log.warning("node.name_conflict", name=record.name, **places)
+        self._tell("name-conflict", record.node_id, other)
+
+    def _tell(self, kind: str, node_id: str, other: NodeRecord | None = None) -> None:
         if len(self.watchers):
             record = self.view.get(node_id)
-            self.watchers.publish(NodeEvent(kind=kind, node_id=node_id, record=record, at=time.time()))
+            self.watchers.publish(NodeEvent(kind=kind, node_id=node_id, record=record, other=other, at=time.time()))
 
     def _event_name(self, change: Changed) -> str:
         if change.what is Change.SECTION:
@@ -118,6 +135,7 @@ class Roster:
             generation=member.generation,
             vitals=None if member.vitals is None else node_vitals(member.vitals),
             vitals_at=member.vitals_at,
+            udp_broken=member.udp_broken,
             engines=None if engines is None else _here_and_now(engines, self._epoch()),
             **fields,
         )

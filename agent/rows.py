@@ -46,6 +46,8 @@ def node_row(record: NodeRecord, *, labels: bool | tuple[str, ...], now: float, 
         row["here"] = True
     if record.schedulable is not Schedulable.YES:
         row["schedulable"] = record.schedulable.value
+    if record.udp_broken:
+        row["udp_broken"] = True
     if record.error is not None:
         row["error"] = record.error
     capabilities = record.capabilities
@@ -65,6 +67,7 @@ def whole_row(record: NodeRecord, *, now: float, here: str) -> dict[str, Any]:
     row = node_row(record, labels=True, now=now, here=here)
     row["weight"] = record.weight
     row["schedulable"] = record.schedulable.value
+    row["udp_broken"] = record.udp_broken
     if record.capabilities is not None:
         row["devices"] = [_known(group, _DEVICE) for group in record.capabilities.devices]
     if record.runtimes:

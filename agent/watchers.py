@@ -27,13 +27,15 @@ class NodeEvent:
     """One change, with the node as it is afterwards.
 
     `kind` is one of joined, suspected, refuted, failed, left, replaced, forgotten, address, record, schedule, runtimes,
-    engines, history, vitals, udp-broken, udp-works; or, about the own node, isolated, connected, conflict. `record` is
-    None when the node is gone from the view. `at` is Unix time in seconds, for people.
+    engines, history, keys, vitals, udp-broken, udp-works; name-conflict, once for two live nodes of one name, with the
+    other one; or, about the own node, isolated, connected, conflict. `record` is None when the node is gone from the
+    view. `at` is Unix time in seconds, for people.
     """
 
     kind: str
     node_id: str
     record: NodeRecord | None
+    other: NodeRecord | None = None
     at: float
 
 

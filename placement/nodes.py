@@ -11,6 +11,7 @@ import enum
 import attrs
 
 from ..capabilities.record import NodeCapabilities
+from ..capabilities.values import CapValue
 
 # A record whose vitals are older than this is stale: its load is history, so it comes after every fresh node.
 STALE_AFTER_SECONDS = 120.0
@@ -107,7 +108,7 @@ class NodeRecord:
     `capabilities` is None until the record arrived, and when it did not decode: then `error` says why. `reserved_mb`
     is the sum of the node's leases in MiB as the deciding agent knows it; None falls back to the gossiped vitals.
     `network_class` is direct-lan, tailscale-direct, vpn, relayed or empty, `fast_link` a measured high-speed direct
-    link: both as seen from the deciding node.
+    link: both as seen from the deciding node. `udp_broken`: it answers by TCP only, as seen from there.
     """
 
     node_id: str
@@ -127,6 +128,11 @@ class NodeRecord:
     reserved_mb: int | None = None
     network_class: str = ""
     fast_link: bool = False
+    udp_broken: bool = False
+
+    def get(self, label: str, default: CapValue | None = None) -> CapValue | None:
+        """The value of a label; `default` when the record has none, or there is no record."""
+        return default if self.capabilities is None else self.capabilities.get(label, default)
 
     def age(self, now: float) -> float | None:
         """Seconds since the vitals were taken, never negative; None when there never were any."""

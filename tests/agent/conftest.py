@@ -3,11 +3,11 @@ import contextlib
 import pytest
 import trio
 from shoal.agent.calls import api_for
-from shoal.agent.config import ApiConfig
 from shoal.agent.doctor import Facts
 from shoal.agent.errors import Refused
 from shoal.agent.frames import REPLY_BYTES, REQUEST_BYTES, FrameReader, encode
 from shoal.agent.histories import Histories
+from shoal.agent.listener import open_listener
 from shoal.agent.schedule import Schedule
 from shoal.agent.server import Server
 from shoal.agent.surveyor import Reloaded
@@ -80,9 +80,9 @@ class FakeBackend:
     def stop(self):
         self.log.append("stop")
 
-    def change(self, record, kind="record"):
+    def change(self, record, kind="record", other=None):
         self.view = self.view.replace(record)
-        self.watchers.publish(NodeEvent(kind=kind, node_id=record.node_id, record=record, at=1.5))
+        self.watchers.publish(NodeEvent(kind=kind, node_id=record.node_id, record=record, other=other, at=1.5))
 
 
 def node(number, *, gpu=True, vram=8000, state=NodeState.ALIVE, load=10, **fields):
@@ -159,7 +159,7 @@ def socket_path(tmp_path):
 async def serving(nursery, backend, socket_path):
     """The API over the fake backend, on a real socket."""
     api = api_for(backend)
-    await nursery.start(Server(api, ApiConfig(socket=socket_path, group="no-such-group-here")).run)
+    await nursery.start(Server(api, open_listener(socket_path, "no-such-group-here")).run)
     return api
 
 

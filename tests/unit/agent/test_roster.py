@@ -1,6 +1,7 @@
 import attrs
 import msgpack
 import pytest
+import structlog
 from shoal.agent.payloads import EnginesPayload, HistoryPayload, RecordPayload, SchedulePayload
 from shoal.agent.roster import Roster, node_vitals
 from shoal.capabilities import NodeCapabilities, parse_requirement
@@ -94,6 +95,11 @@ def test_a_member_without_sections_is_in_the_view_without_a_record(table):
 @pytest.mark.parametrize("state", list(State))
 def test_every_state_is_shown(table, state):
     assert table.show(state=state).state.value == state.value
+
+
+def test_a_node_that_answers_by_tcp_only_says_so(table):
+    assert not table.show().udp_broken
+    assert table.show(Change.UDP_BROKEN, udp_broken=True).udp_broken
 
 
 def test_a_tombstone_without_an_address_has_none(table):
@@ -242,6 +248,43 @@ def test_isolation_is_a_flag_and_an_event(table, watch):
 def test_a_conflict_is_told_about_ourselves(table, watch):
     table.roster.conflict()
     assert [(kind, node_id) for kind, node_id, *_ in watch] == [("conflict", HERE.hex())]
+
+
+def test_two_live_nodes_of_one_name_are_told_of_once(table, watch):
+    third = b"\3" * 16
+    with structlog.testing.capture_logs() as logged:
+        table.publish(SectionKind.RECORD, RECORD)
+        table.show(Change.JOINED, third, address=("127.0.0.1", 7003))
+        table.publish(SectionKind.RECORD, RECORD, node_id=third)
+        for _ in range(3):
+            table.show(Change.VITALS, third, vitals=Vitals(load1_centi=5), vitals_at=2.0)
+            table.show(Change.FAILED, third, state=State.DEAD)
+            table.show(Change.REFUTED, third, state=State.ALIVE)
+    told = [(node_id, record.name) for kind, node_id, record, _ in watch if kind == "name-conflict"]
+    assert told == [(third.hex(), "n2")]
+    assert [entry for entry in logged if entry["event"] == "node.name_conflict"] == [
+        {
+            "event": "node.name_conflict", "log_level": "warning", "name": "n2",
+            "node": third.hex(), "address": "127.0.0.1:7003", "other": THERE.hex(), "other_address": "127.0.0.1:7001",
+        }
+    ]  # fmt: skip
+
+
+def test_a_name_is_free_again_after_its_holder_is_gone_or_renamed(table, watch):
+    other = RecordPayload("n3", "0.1.0", NodeCapabilities({})).encode()
+    table.publish(SectionKind.RECORD, RECORD)
+    table.show(Change.FAILED, state=State.DEAD)
+    table.publish(SectionKind.RECORD, RECORD, node_id=b"\3" * 16)
+    table.publish(SectionKind.RECORD, other, 2, node_id=b"\3" * 16)
+    table.show(Change.JOINED, b"\4" * 16, address=("127.0.0.1", 7004))
+    table.publish(SectionKind.RECORD, RECORD, node_id=b"\4" * 16)
+    assert "name-conflict" not in [kind for kind, *_ in watch]
+
+
+def test_a_restarted_node_without_a_state_directory_is_no_conflict_with_itself(table, watch):
+    table.publish(SectionKind.RECORD, RECORD)
+    table.publish(SectionKind.RECORD, RECORD, node_id=b"\3" * 16)
+    assert "name-conflict" not in [kind for kind, *_ in watch]
 
 
 def test_our_own_new_generation_is_shown_and_told(table, watch):

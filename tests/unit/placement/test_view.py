@@ -9,8 +9,8 @@ def test_a_view_is_replaced_never_changed(node):
     first = View.of([node("a", {}), node("b", {})], here="a")
     second = first.replace(node("a", {"zone": "x"}))
     third = second.remove("b").replace(node("c", {}))
-    assert first.get("a").capabilities.get("zone") is None
-    assert second.get("a").capabilities.get("zone") == "x"
+    assert first.get("a").get("zone") is None
+    assert second.get("a").get("zone") == "x"
     assert [record.name for record in third.records] == ["a", "c"]
     assert (len(first), len(second), len(third)) == (2, 2, 2)
     assert "b" in first
@@ -22,7 +22,16 @@ def test_a_view_is_replaced_never_changed(node):
 
 def test_the_later_of_two_records_of_a_node_counts(node):
     view = View.of([node("a", {}), node("a", {"zone": "x"})])
-    assert [record.capabilities.get("zone") for record in view] == ["x"]
+    assert [record.get("zone") for record in view] == ["x"]
+
+
+def test_a_node_without_a_record_has_no_label_and_says_so(node):
+    record = node("a", {"rack": 7, "burst": False})
+    assert (record.get("rack"), record.get("burst", True), record.get("zone"), record.get("zone", "x")) == (
+        7, False, None, "x",
+    )  # fmt: skip
+    unknown = attrs.evolve(record, capabilities=None)
+    assert (unknown.get("rack"), unknown.get("rack", 1)) == (None, 1)
 
 
 def test_nodes_are_named_by_id_or_by_a_name_that_is_unique(node):
