@@ -34,7 +34,7 @@ COMMANDS = {
     "fail": ("cli_history", "record that a node failed at some work: for a day or more it is kept away"),
     "override": ("cli_history", "set aside what is held against a node"),
     "history": ("cli_history", "what the cluster remembers of runs and failures"),
-    "watch": ("cli_queries", "changes of the cluster as they happen"),
+    "watch": ("cli_watch", "changes of the cluster as they happen"),
     "wait": ("cli_queries", "wait until so many nodes are alive"),
     "join": ("cli_changes", "join the cluster of other nodes"),
     "leave": ("cli_changes", "leave the cluster and stop the agent"),

@@ -120,9 +120,15 @@ def _vital(row: Row, key: str) -> object:
     return found.get(key) if found else None
 
 
-def _load(row: Row) -> str:
+def load(row: Row) -> str:
+    """The load average of the last minute."""
     centi = _vital(row, "load1_centi")
     return f"{centi / 100:.2f}" if isinstance(centi, int) else "-"
+
+
+def free(row: Row) -> str:
+    """The memory that is free for more work."""
+    return amount(_vital(row, "ram_available_mb"))
 
 
 def _gpu(row: Row) -> str:
@@ -138,6 +144,8 @@ def _note(row: Row) -> str:
     notes = ["here"] if row.get("here") else []
     if "schedulable" in row and row["schedulable"] != "yes":
         notes.append(str(row["schedulable"]))
+    if row.get("udp_broken"):
+        notes.append("udp broken")
     if "error" in row:
         notes.append(f"record unreadable: {row['error']}")
     elif "labels" not in row:
@@ -158,8 +166,8 @@ NODE_COLUMNS: tuple[Column, ...] = (
     ("ARCH", _label("arch")),
     ("CPUS", _label("cpu_count")),
     ("RAM", lambda row: amount(labels(row).get("ram_mb"))),
-    ("FREE", lambda row: amount(_vital(row, "ram_available_mb"))),
-    ("LOAD", _load),
+    ("FREE", free),
+    ("LOAD", load),
     ("GPU", _gpu),
     ("NOTE", _note),
 )

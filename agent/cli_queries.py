@@ -1,4 +1,4 @@
-"""Commands that read what the agent knows: status, members, show, watch, wait."""
+"""Commands that read what the agent knows: status, members, show, wait."""
 
 from __future__ import annotations
 
@@ -74,26 +74,17 @@ def wait(options: argparse.Namespace) -> int:
         return 0
 
 
-def watch(options: argparse.Namespace) -> int:
-    structured = options.output in ("json", "jsonl")
-    for event in agent(options).watch(labels=structured, vitals=options.vitals):
-        if structured:
-            output.write_json(event, indent=None)
-        else:
-            for line in _event_lines(event, name_only=options.output == "name"):
-                output.write(line)
-        sys.stdout.flush()
-    return 0
-
-
 def _facts(answer: dict[str, Any], *, wide: bool) -> Iterator[tuple[str, object]]:
     counts = answer.get("members", {})
     for key in _FIRST_FACTS:
         yield key, answer.get(key)
     yield "members", ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    yield "joined", _joined(answer)
+    if wide:
+        yield "seeds", ", ".join(answer.get("seeds", ()))
     if answer.get("isolated"):
         yield "isolated", "yes: this node hears nobody, what it shows of others may be old"
-    shown = (*_FIRST_FACTS, "members", "isolated", "warnings")
+    shown = (*_FIRST_FACTS, "members", "joined", "seeds", "isolated", "warnings")
     rest = {key: value for key, value in answer.items() if key not in shown}
     for key, value in rest.items():
         if hasattr(value, "items"):
@@ -104,9 +95,23 @@ def _facts(answer: dict[str, Any], *, wide: bool) -> Iterator[tuple[str, object]
             yield key, round(value, 1) if isinstance(value, float) else value
 
 
+def _joined(answer: dict[str, Any]) -> str | None:
+    """Whether this node and another have told each other of the cluster, by its seeds or by being one."""
+    seeds, joined = answer.get("seeds", ()), answer.get("joined")
+    if joined is None:
+        return None
+    if not seeds:
+        return "yes, without seeds" if joined else "no, and no seeds to join through"
+    count = f"{len(seeds)} seed{'' if len(seeds) == 1 else 's'}"
+    return f"yes, {count}" if joined else f"no, {count}: {', '.join(seeds)}"
+
+
 def _write_node(node: dict[str, Any]) -> None:
     shown = ("name", "node_id", "addr", "state", "schedulable", "weight", "generation", "incarnation", "error")
-    output.write_pairs((key, node.get(key)) for key in shown)
+    facts = [(key, node.get(key)) for key in shown]
+    if node.get("udp_broken"):
+        facts.append(("udp_broken", "yes: it answers by TCP only; see shoal doctor"))
+    output.write_pairs(facts)
     sections: list[tuple[str, dict[str, Any]]] = [
         ("labels", node.get("labels") or {}),
         (f"vitals, {output.age(node.get('vitals_age_ms'))} old", node.get("vitals") or {}),
@@ -135,21 +140,6 @@ def _write_warnings(answer: dict[str, Any]) -> None:
         output.write(f"  {output.plain(warning)}")
 
 
-def _event_lines(event: dict[str, Any], *, name_only: bool) -> Iterator[str]:
-    if "nodes" in event:
-        nodes, kind, at = event["nodes"], event["event"], None
-    else:
-        nodes, kind, at = [event.get("node") or {"name": "", "node_id": event["node_id"]}], event["event"], event["at"]
-    for node in nodes:
-        name = output.plain(node.get("name") or node["node_id"][:12])
-        if name_only:
-            yield name
-            continue
-        stamp = time.strftime("%H:%M:%S", time.localtime(at))
-        word = output.paint(f"{kind:<10}") if output.colours() else f"{kind:<10}"
-        yield f"{stamp}  {word}  {name:<20}  {node.get('state', ''):<8}  {output.plain(node.get('addr', ''))}".rstrip()
-
-
 def _warn_isolated(answer: dict[str, Any]) -> None:
     if answer.get("isolated"):
         print("warning: this node hears nobody; what it shows of others may be old", file=sys.stderr)
@@ -167,10 +157,6 @@ def _wait_arguments(parser: Parser) -> None:
     parser.add_argument("--timeout", type=seconds, default=60.0, metavar="TIME", help="such as 30s or 5m; 60s")
 
 
-def _watch_arguments(parser: Parser) -> None:
-    parser.add_argument("--vitals", action="store_true", help="changes of load and free memory too")
-
-
 def _show_arguments(parser: Parser) -> None:
     parser.add_argument("node", help="its name, or its id or the beginning of it")
 
@@ -179,6 +165,5 @@ COMMANDS = {
     "status": Command(nothing, status, formats=FORMATS),
     "members": Command(_members_arguments, members, formats=FORMATS),
     "show": Command(_show_arguments, show, formats=FORMATS),
-    "watch": Command(_watch_arguments, watch, formats=FORMATS),
     "wait": Command(_wait_arguments, wait),
 }

@@ -1,13 +1,15 @@
 """Commands against a served fake cluster, in a thread of this process: output, exit codes, errors."""
 
 import json
+import re
 
 import attrs
 import pytest
 import trio
 from shoal.agent import cli
 from shoal.agent.errors import Refused
-from shoal.placement import NodeState, Schedulable
+from shoal.capabilities import NodeCapabilities
+from shoal.placement import NodeState, NodeVitals, Schedulable
 
 
 @pytest.fixture
@@ -188,6 +190,82 @@ async def test_watch_prints_changes_as_they_come(shoal, backend, make_node, monk
     assert [json.loads(line)["event"] for line in lines[1].splitlines()] == ["snapshot", "failed"]
     assert names[1].split() == ["n1", "n2", "n3", "n2"]
     assert (table[0], table[2]) == (5, "shoal: enough\n")
+
+
+async def test_watch_says_what_became_different(shoal, backend, make_node, monkeypatch):
+    def enough():
+        raise Refused("enough")
+
+    def with_labels(**changes):
+        labels = {key: value for key, value in {**make_node(2).capabilities.labels, **changes}.items() if value != ""}
+        return attrs.evolve(make_node(2), capabilities=NodeCapabilities(labels))
+
+    results = []
+
+    async def watch():
+        results.append(await shoal("watch", "--vitals"))
+
+    moved = attrs.evolve(with_labels(rack=8), addr="127.0.0.1:7009", schedulable=Schedulable.CORDONED)
+    twin = attrs.evolve(make_node(7), name="n2", node_id="f" * 32)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch)
+        await subscribed(backend)
+        backend.change(with_labels(rack=7, tier="go\x1b[2Jld"))
+        backend.change(with_labels(rack=8, cpu_count=True, arch=""))
+        backend.change(with_labels(**{f"l{number}": number for number in range(20)}))
+        backend.change(
+            attrs.evolve(with_labels(rack=8), vitals=NodeVitals(load1_centi=150, ram_available_mb=2048)), "vitals"
+        )
+        backend.change(attrs.evolve(with_labels(rack=8), addr=moved.addr), "address")
+        backend.change(moved, "schedule")
+        backend.change(attrs.evolve(moved, generation=2), "replaced")
+        backend.change(twin, "name-conflict", other=moved)
+        backend.change(attrs.evolve(make_node(9), capabilities=None), "joined")
+        backend.change(make_node(9))
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        monkeypatch.setattr(backend, "now", enough)
+        backend.change(make_node(3), "record")
+    cells = [re.split(" {2,}", line) for line in results[0][1].splitlines()][3:]
+    told = [line[5] if len(line) > 5 else "" for line in cells]
+    assert told == [
+        "+rack=7, +tier=go�[2Jld",
+        "-arch, cpu_count 4 -> true, rack 7 -> 8, -tier",
+        "+arch=amd64, cpu_count true -> 4, +l0=0, +l1=1, +l10=10, +l11=11, +l12=12, +l13=13 and 15 more",
+        "load 1.50, 2.0G free",
+        "was 127.0.0.1:7002",
+        "schedulable yes -> cordoned",
+        "generation 1 -> 2",
+        "ffffffff, and 00000000 at 127.0.0.1:7009, have one name",
+        "",
+        "6 labels",
+    ]
+
+
+async def test_status_tells_of_joining_and_seeds(shoal, backend, monkeypatch):
+    async def row(form="table", **facts):
+        monkeypatch.setattr(backend, "status", lambda: {"name": "n1", **facts})
+        rows = dict(line.split(maxsplit=1) for line in (await shoal("status", "-o", form))[1].splitlines())
+        return rows.get("joined"), rows.get("seeds")
+
+    assert await row(joined=True, seeds=["a:1", "b:2"]) == ("yes, 2 seeds", None)
+    assert await row("wide", joined=True, seeds=["a:1"]) == ("yes, 1 seed", "a:1")
+    assert await row(joined=False, seeds=["a:1", "b:2"]) == ("no, 2 seeds: a:1, b:2", None)
+    assert await row(joined=False, seeds=[]) == ("no, and no seeds to join through", None)
+    assert await row(joined=True, seeds=[]) == ("yes, without seeds", None)
+    assert await row() == (None, None)
+
+
+async def test_a_node_whose_udp_is_broken_is_marked(shoal, backend, make_node):
+    backend.view = backend.view.replace(attrs.evolve(make_node(2), udp_broken=True))
+    assert "udp broken" in (await shoal("members"))[1].splitlines()[2]
+    assert "udp broken" in (await shoal("find"))[1]
+    assert "udp_broken" in (await shoal("show", "n2"))[1]
+    assert "udp_broken" not in (await shoal("show", "n3"))[1]
+    rows = {
+        row["name"]: row.get("udp_broken") for row in json.loads((await shoal("members", "-o", "json"))[1])["nodes"]
+    }
+    assert rows == {"n1": None, "n2": True, "n3": None}
+    assert json.loads((await shoal("show", "n3", "-o", "json"))[1])["udp_broken"] is False
 
 
 async def test_wrong_options_get_a_hint(shoal):
