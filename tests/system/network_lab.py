@@ -86,7 +86,7 @@ class Network:
         number = len(self.hosts) + 1
         host = self.hosts[name] = Host(name, self._add_namespace(name), number)
         self._ip(
-            self._made[0],
+            self.switch,
             f"link add {name} type veth peer name eth0 netns {host.namespace}",
             f"link set {name} master bridge0",
             f"link set {name} up",
@@ -126,6 +126,11 @@ class Network:
         self.drop_where()
 
     @property
+    def switch(self):
+        """The namespace of the switch, where each host's cable has the host's name."""
+        return self._made[0]
+
+    @property
     def dropped(self):
         """Packets dropped by the present rules: a test of a fault that did not happen shows nothing."""
         listed = _run([*self._at_switch, "nft", "list", "chain", "bridge", "lab", "way"])
@@ -149,7 +154,7 @@ class Network:
 
     @property
     def _at_switch(self):
-        return ("ip", "netns", "exec", self._made[0])
+        return ("ip", "netns", "exec", self.switch)
 
 
 def _way(some, others, verdict):
