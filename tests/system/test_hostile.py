@@ -6,6 +6,7 @@ import struct
 
 import psutil
 import pytest
+from shoal.gossip import Ask, Identity, Node, Settings
 
 HTTP = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: curl/8\r\nAccept: */*\r\n\r\n"
 DATAGRAMS = 6000
@@ -69,6 +70,28 @@ def test_junk_datagrams_are_counted_and_change_nothing(pair, eventually):
     assert "Traceback" not in one.output()
 
 
+def test_http_and_random_bytes_are_logged_once_with_their_address_and_nothing_else_happens(pair, eventually):
+    """memberlist#236. What the next minute brings is in the tests of the core, which have their own clock."""
+    one, two = pair
+    before = [(agent.states(), agent.status()["members"]) for agent in pair]
+    chance = random.Random(9)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.connect(place(one))
+        sock.settimeout(0.5)
+        here = ":".join(map(str, sock.getsockname()))
+        for number, data in enumerate((HTTP, HTTP, *(b"\0" + chance.randbytes(600) for _ in range(20)), HTTP), 1):
+            sock.send(data)
+            eventually(lambda number=number: refused(one) == number, "that it is counted")
+        with pytest.raises(TimeoutError):
+            sock.recv(2048)
+    lines = [line for line in one.output().splitlines() if "packet.refused" in line]
+    assert len(lines) == 1, "once a minute"
+    assert f"source={here}" in lines[0]
+    assert "a shoal frame" in lines[0]
+    assert "packet.refused" not in two.output()
+    assert [(agent.states(), agent.status()["members"]) for agent in pair] == before
+
+
 def test_junk_connections_are_counted_and_held_in_bounds(pair, eventually):
     one, two = pair
     to, chance = place(one), random.Random(8)
@@ -101,6 +124,63 @@ def test_junk_connections_are_counted_and_held_in_bounds(pair, eventually):
     assert refused(one) >= CONNECTIONS // 6
     assert memory(one) - before < GROWTH_BYTES
     assert one.states() == two.states() == {"one": "alive", "two": "alive"}
+    assert "Traceback" not in one.output()
+
+
+def asked(address, frame):
+    """What is answered to a frame, or to whatever it is; b"" for a connection that was closed."""
+    answer = bytearray()
+    with socket.create_connection(address, timeout=20) as sock:
+        try:
+            sock.sendall(frame)
+            sock.shutdown(socket.SHUT_WR)
+            while data := sock.recv(1 << 16):
+                answer += data
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # closed by the agent, at any of these steps
+    return bytes(answer)
+
+
+def test_requests_of_ours_cut_flipped_and_sent_again_raise_nobody_from_the_dead(pair, eventually):
+    """A node joins and is gone at once. What it said may be heard from anybody, for ever."""
+    one, _ = pair
+    to, chance = place(one), random.Random(10)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
+        gone.bind(("127.0.0.1", 0))
+        phantom = Identity(node_id=b"phantom node id!", generation=1000, boot_id=b"boot id!")
+        node = Node(phantom, Settings.local(), random.Random(1), advertise=gone.getsockname())
+    node.start(0.0)
+    node.join(0.0)
+    (ask,) = [effect for effect in node.resolved([to], 0.0) if isinstance(effect, Ask)]
+    whole = struct.pack("<I", len(ask.payload)) + ask.payload
+
+    def state_of_phantom():
+        rows = {row["node_id"]: row["state"] for row in one.call("members")["nodes"]}
+        return rows.get(phantom.node_id.hex())
+
+    assert len(asked(to, whole)) > 4, "the request is a good one"
+    assert state_of_phantom() is not None
+    eventually(lambda: state_of_phantom() == "dead", "its death")
+
+    def throw(count):
+        for _ in range(count):
+            flipped = bytearray(whole)
+            place_of_bit = chance.randrange(32, 8 * len(whole))
+            flipped[place_of_bit // 8] ^= 1 << place_of_bit % 8
+            assert asked(to, bytes(flipped)) == b""
+            assert asked(to, whole[: chance.randrange(len(whole))]) == b""
+            assert asked(to, struct.pack("<I", len(ask.payload) - 1) + ask.payload) == b""
+            asked(to, whole)
+
+    throw(CONNECTIONS // 6)
+    before, gossip = memory(one), one.status()["gossip"]
+    counted, cut = refused(one), gossip["streams: no frame"]
+    throw(CONNECTIONS // 3)
+    assert refused(one) - counted == 2 * (CONNECTIONS // 3)
+    assert one.status()["gossip"]["streams: no frame"] - cut == CONNECTIONS // 3
+    assert memory(one) - before < GROWTH_BYTES
+    assert state_of_phantom() == "dead"
+    assert [one.states()[name] for name in ("one", "two")] == ["alive", "alive"]
     assert "Traceback" not in one.output()
 
 
