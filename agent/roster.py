@@ -1,9 +1,11 @@
 """The roster: gossip's members, their records and vitals, joined into the immutable view that every query reads.
 
 Gossip says what changed; the roster rebuilds that node's `NodeRecord`, swaps the view by reference and then tells the
-watchers, all in one turn of trio's thread. A reader in any thread holds a whole view, old or new.
+watchers, all in one turn of trio's thread. A reader in any thread holds a whole view, old or new. Vitals come all the
+time, mostly while nobody looks: the next who does puts them into the view.
 """
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -57,14 +59,17 @@ _NOTHING_REMEMBERED: Mapping[str, History] = MappingProxyType({})
 class Roster:
     """Who is in the cluster, what each has, and what the others remember.
 
-    `view` and `histories` are swapped by reference: read each once per answer. `epoch` says what to add to the clock of
-    vitals to get Unix time.
+    `view` and `histories` are swapped by reference: read each once per answer, in any thread. `epoch` says what to add
+    to the clock of vitals to get Unix time.
     """
 
     def __init__(
         self, here: bytes, member: Callable[[bytes], Member | None], *, epoch: Callable[[], float] = lambda: 0.0
     ) -> None:
-        self.view = View.of((), here=here.hex())
+        self._view = View.of((), here=here.hex())
+        # Members whose vitals are newer than in the view. The lock is for readers in other threads.
+        self._fresh: dict[str, Member] = {}
+        self._swapping = threading.RLock()
         self.watchers = Watchers()
         self.histories = _NOTHING_REMEMBERED
         self._member = member
@@ -73,36 +78,59 @@ class Roster:
         # What each node's sections decoded to, and of which version: vitals change often, records do not.
         self._decoded: dict[str, dict[int, tuple[tuple[int, int, bytes], dict[str, Any]]]] = {}
 
+    @property
+    def view(self) -> View:
+        if self._fresh:
+            with self._swapping:
+                fresh, self._fresh = self._fresh, {}
+                for node_id, member in fresh.items():
+                    held = self._view.get(node_id)
+                    if held is not None:
+                        self._view = self._view.replace(attrs.evolve(held, **_vitals_fields(member)))
+        return self._view
+
     def identity(self, here: bytes) -> None:
         """We became another generation, or after a conflict another node: gossip tells only of others' changes."""
         old = self.view.here
         if here.hex() == old:
             self.changed(Changed(here, Change.REPLACED))
             return
-        self.view = View.of(self.view.records, here=here.hex(), isolated=self.view.isolated)
+        with self._swapping:
+            self._view = View.of(self.view.records, here=here.hex(), isolated=self.view.isolated)
         self.changed(Changed(bytes.fromhex(old), Change.FORGOTTEN))
         self.changed(Changed(here, Change.JOINED))
 
     def changed(self, change: Changed) -> None:
         node_id = change.node_id.hex()
         member = self._member(change.node_id)
+        if member is not None and change.what is Change.VITALS and self._can_wait(node_id):
+            with self._swapping:
+                self._fresh[node_id] = member
+            return
         if member is None:
             self._decoded.pop(node_id, None)
             self._remember(node_id, None)
             self._names.forget(node_id)
-            self.view = self.view.remove(node_id)
+            with self._swapping:
+                self._view = self.view.remove(node_id)
             self._tell(self._event_name(change), node_id)
             return
         record = self._record(node_id, member)
-        self.view = self.view.replace(record)
+        with self._swapping:
+            self._fresh.pop(node_id, None)
+            self._view = self.view.replace(record)
         self._tell(self._event_name(change), node_id)
         other = self.view.get(self._names.note(record) or "")
         # A node without a state directory that was restarted is another one at the same address; the first is no more.
         if other is not None and other.addr != record.addr:
             self._shared_name(record, other)
 
+    def _can_wait(self, node_id: str) -> bool:
+        return not self.watchers.of_vitals and self._view.get(node_id) is not None
+
     def isolation(self, *, isolated: bool) -> None:
-        self.view = self.view.with_isolated(isolated=isolated)
+        with self._swapping:
+            self._view = self.view.with_isolated(isolated=isolated)
         self._tell("isolated" if isolated else "connected", self.view.here)
 
     def conflict(self) -> None:
@@ -133,10 +161,9 @@ class Roster:
             state=_STATES[member.state],
             incarnation=member.incarnation,
             generation=member.generation,
-            vitals=None if member.vitals is None else node_vitals(member.vitals),
-            vitals_at=member.vitals_at,
             udp_broken=member.udp_broken,
             engines=None if engines is None else _here_and_now(engines, self._epoch()),
+            **_vitals_fields(member),
             **fields,
         )
 
@@ -165,6 +192,13 @@ class Roster:
             return
         others = {node: held for node, held in self.histories.items() if node != node_id}
         self.histories = MappingProxyType(others if history is None else {**others, node_id: history})
+
+
+def _vitals_fields(member: Member) -> dict[str, Any]:
+    return {
+        "vitals": None if member.vitals is None else node_vitals(member.vitals),
+        "vitals_at": member.vitals_at,
+    }
 
 
 def node_vitals(vitals: Vitals) -> NodeVitals:

@@ -49,7 +49,7 @@ class Subscription:
 
     def __init__(self, watchers: Watchers, *, vitals: bool, limit: int) -> None:
         self._watchers = watchers
-        self._vitals = vitals
+        self.vitals = vitals
         self._limit = limit
         self._queue: deque[NodeEvent] = deque()
         self._missed = False
@@ -63,7 +63,7 @@ class Subscription:
         self._watchers.discard(self)
 
     def offer(self, event: NodeEvent) -> None:
-        if event.kind == VITALS and not self._vitals:
+        if event.kind == VITALS and not self.vitals:
             return
         if len(self._queue) >= self._limit:
             self._queue.clear()
@@ -106,6 +106,11 @@ class Watchers:
 
     def discard(self, subscription: Subscription) -> None:
         self._subscriptions.discard(subscription)
+
+    @property
+    def of_vitals(self) -> int:
+        """How many of them want to be told of vitals too."""
+        return sum(subscription.vitals for subscription in self._subscriptions)
 
     def __len__(self) -> int:
         return len(self._subscriptions)

@@ -148,6 +148,38 @@ def test_vitals_come_with_when_they_were_true(table):
     assert (record.vitals.ram_available_mb, record.vitals_at, record.age(50.0)) == (512, 41.5, 8.5)
 
 
+def test_vitals_that_nobody_looked_at_are_in_the_next_view_and_no_view_changes_afterwards(table):
+    table.show()
+    before = table.roster.view
+    for available in (512, 256):
+        table.members[THERE] = attrs.evolve(
+            table.members[THERE], vitals=Vitals(available_mib=available), vitals_at=float(available)
+        )
+        table.roster.changed(Changed(THERE, Change.VITALS))
+    after = table.roster.view
+    assert before.get(THERE.hex()).vitals is None
+    assert after.get(THERE.hex()).vitals.ram_available_mb == 256
+    assert table.roster.view is after
+
+
+def test_whatever_changes_next_shows_the_latest_vitals_too(table):
+    table.show()
+    table.members[THERE] = attrs.evolve(table.members[THERE], vitals=Vitals(available_mib=9), vitals_at=1.0)
+    table.roster.changed(Changed(THERE, Change.VITALS))
+    record = table.show(Change.SUSPECTED, state=State.SUSPECT)
+    assert (record.vitals.ram_available_mb, record.state) == (9, NodeState.SUSPECT)
+    del table.members[THERE]
+    assert table.tell(Change.FORGOTTEN) is None
+
+
+def test_a_watcher_of_vitals_is_told_at_once(table):
+    table.show()
+    with table.roster.watchers.subscribe(vitals=True) as changes:
+        table.members[THERE] = attrs.evolve(table.members[THERE], vitals=Vitals(available_mib=9), vitals_at=1.0)
+        table.roster.changed(Changed(THERE, Change.VITALS))
+        assert changes.take().record.vitals.ram_available_mb == 9
+
+
 def test_vitals_do_not_decode_the_record_again(table, monkeypatch):
     first = table.publish(SectionKind.RECORD, RECORD)
     monkeypatch.setattr(RecordPayload, "decode", None)
