@@ -36,7 +36,7 @@ def remembered(state: StateDirectory | None) -> tuple[Address, ...]:
 
 
 class PeerMemory:
-    """Saves the live members' addresses when they changed. Nobody else alive is no news: then the old ones stay."""
+    """Saves the members' addresses when they changed. To know of nobody is no news: then the old ones stay."""
 
     def __init__(self, state: StateDirectory, here: Address, snapshot: Callable[[], Iterable[Address]]) -> None:
         self._state = state

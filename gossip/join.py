@@ -1,7 +1,8 @@
 """Joining: every seed is asked for a sync, resolved again at each try, with a jittered back-off, for ever.
 
 A busy seed names members to ask instead. Addresses remembered from an earlier run are asked like seeds, so that a
-whole cluster that went down comes up again without any.
+whole cluster that went down comes up again without any; those at which nobody was found are looked for further on, as
+the dead are, because whoever lives there may have come up apart from us.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable
 
 from .core import Core
 from .effects import Outcome, Purpose, ResolveSeeds, TimedOut, Token
-from .member import Address
+from .member import Address, State
 from .messages import Busy, Flag, Synced
 from .pages import Ending, Session
 from .spread import Spread
@@ -25,6 +26,9 @@ _REDIRECT = -1  # number of the timer of that pause
 # A first vain try is usual where all start at once; with the longest pause of lan this is about once a minute.
 _NOTED_TRIES = 6
 _FIRST_PAUSE = 0.5  # doubles at each vain try, up to the retry interval
+# Addresses of lost members kept for the next start where fewer live: enough to find the rest of a cluster, few enough
+# that a start which asks some of all finds a living one soon.
+_FEWEST_LOST = 8
 
 
 class Joiner:
@@ -43,13 +47,18 @@ class Joiner:
         self._redirected: list[Address] = []
         self._number = 0
         self._tries = 0
-        self._retry_armed = False
+        self._retry: int | None = None
+        """Number of the armed retry timer."""
+        self._seeded = False
+        """Whether seeds were ever asked for: the shell knows their names, we only their addresses."""
         self._healing = False
+        self._remembered_at: float | None = None
         self._paging: list[Session] = []
 
     def join(self) -> None:
         """Ask all seeds, whether joined or not."""
         self._healing = False
+        self._seeded = True
         self._syncer.sections.held_back = not self.joined
         self._core.emit(ResolveSeeds())
 
@@ -68,17 +77,56 @@ class Joiner:
             self.met()
         self._waiting = core.chance.sample(self.seeds, len(self.seeds))
         if not self.joined:
-            known = [address for address in self.remembered if address not in found]
-            self._waiting += core.chance.sample(known, min(_MOST_REMEMBERED, len(known)))
+            self._waiting = list(dict.fromkeys(self._waiting + self._others()))
         self._ask_next()
 
+    def _others(self) -> list[Address]:
+        """Whom to ask beside the seeds: some that an earlier run knew; after a vain try, whoever found us meanwhile."""
+        core = self._core
+        known = core.chance.sample(self.remembered, min(_MOST_REMEMBERED, len(self.remembered)))
+        met = [core.table.get(node_id) for node_id in core.table.live.sample(core.chance, 1 if self._tries else 0)]
+        return known + [each.claim.address for each in met if each is not None and each.claim.address is not None]
+
     def unreached(self) -> list[Address]:
-        """Seeds at whose address no live member is known."""
+        """Seeds at whose address no live member is known, and remembered addresses at which nobody ever was."""
         there = {entry.claim.address for entry in self._core.table if entry.live}
-        return [address for address in self.seeds if address not in there]
+        return list(dict.fromkeys([address for address in self.seeds if address not in there] + self._unheard_of()))
+
+    def _unheard_of(self) -> list[Address]:
+        """Remembered addresses of no member that is known; the dead are looked for by themselves."""
+        if not self.remembered:
+            return []
+        known = {entry.claim.address for entry in self._core.table}
+        return [address for address in self.remembered if address not in known]
+
+    def sought(self) -> int:
+        """How many places there are to look at again: the unreached, and at any time what the seeds' names stand for.
+
+        A name that could not be looked up, or that another machine has by now, shows in no address of ours.
+        """
+        return max(len(self.unreached()), int(self._seeded))
+
+    def snapshot(self) -> tuple[Address, ...]:
+        """What the next run is to ask: where members live, and where the lost were, which may live apart from us."""
+        table = self._core.table
+        entries = [entry for entry in map(table.get, table.live) if entry is not None]
+        gone = [entry for entry in map(table.get, table.gone) if entry is not None]
+        dead = [entry for entry in gone if entry.shown is State.DEAD and not entry.reaped]
+        dead.sort(key=lambda entry: -entry.ended_at)
+        lost = [*(entry.claim.address for entry in dead), *self._unheard_of()]
+        lost = lost[: max(_FEWEST_LOST, len(entries))]
+        places = dict.fromkeys([*(entry.claim.address for entry in entries), *lost])
+        return tuple(address for address in places if address is not None)
+
+    def reap(self, now: float) -> None:
+        """Where nobody was found for as long as the dead are looked for, nobody is looked for any longer."""
+        if self._remembered_at is None:
+            self._remembered_at = now
+        lost = now - self._remembered_at >= self._core.settings.reap_after
+        self.remembered = [] if lost else self._unheard_of()
 
     def heal_seed(self) -> None:
-        """Look up the seeds again and ping one that was not reached."""
+        """Look up the seeds again and ping an address that was not reached."""
         self._healing = True
         self._core.emit(ResolveSeeds())
 
@@ -94,18 +142,18 @@ class Joiner:
             self._waiting += self._redirected
             self._redirected = []
             self._ask_next()
-        elif self._retry_armed and number == self._number:
-            self._retry_armed = False
+        elif number == self._retry:
+            self._retry = None
             if not self.joined:
                 self._core.emit(ResolveSeeds())
 
     def _ask_next(self) -> None:
         while self._waiting and len(self._asked) < _AT_ONCE:
             address = self._waiting.pop(0)
-            if address != self._core.address and not self.is_member(address):
+            if address != self._core.address and not (self.joined and self.is_member(address)):
                 self._ask(address, 0)
-        busy = self._asked or self._waiting or self._redirected or self._retry_armed
-        if not busy and not self.joined:
+        busy = self._asked or self._waiting or self._redirected
+        if not busy and not self.joined and self._retry is None:
             self._tries += 1
             if self._tries % _NOTED_TRIES == 2:
                 tried = ", ".join(f"{host}:{port}" for host, port in self.seeds) or "none with an address"
@@ -114,7 +162,7 @@ class Joiner:
                 )
             pause = min(self._core.settings.retry_interval, _FIRST_PAUSE * 2 ** min(self._tries, 16))
             self._number += 1
-            self._retry_armed = True
+            self._retry = self._number
             self._core.wake(Purpose.JOIN, pause * (0.5 + self._core.chance.random()), number=self._number)
 
     def is_member(self, address: Address) -> bool:

@@ -95,10 +95,8 @@ class Node:
         return None if entry is None or entry.ghost else entry.member()
 
     def snapshot(self) -> tuple[Address, ...]:
-        """Addresses of the live members, for the state file: what the next run asks beside its seeds."""
-        table = self._core.table
-        entries = [table.get(node_id) for node_id in table.live]
-        return tuple(e.claim.address for e in entries if e is not None and e.claim.address is not None)
+        """Addresses of the live and the lost, for the state file: what the next run asks beside its seeds."""
+        return self._parts.joiner.snapshot()
 
     # Commands
 

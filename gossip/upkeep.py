@@ -44,9 +44,10 @@ class Upkeep:
         if now - self._reaped_at >= _REAP_PAUSE:
             self._reaped_at = now
             self._liveness.reap(now)
+            self._joiner.reap(now)
 
     def _heal(self, now: float) -> None:
-        """Now and then one dead member or unreached seed is pinged, for ever: partitions end."""
+        """Now and then one dead member, unreached seed or unfound address is pinged, for ever: partitions end."""
         core = self._core
         first = self._heal_at == NEVER
         self._heal_at = now + core.settings.retry_interval * (0.8 + 0.4 * core.chance.random())
@@ -54,8 +55,7 @@ class Upkeep:
             return
         entries = [core.table.get(node_id) for node_id in core.table.gone]
         dead = [entry for entry in entries if entry is not None and entry.shown is State.DEAD and not entry.reaped]
-        seeds = len(self._joiner.unreached()) if self._joiner.joined else 0
-        lost = len(dead) + seeds
+        lost = len(dead) + (self._joiner.sought() if self._joiner.joined else 0)
         if not lost or core.chance.random() >= lost / core.table.size:
             return
         chosen = core.chance.randrange(lost)

@@ -134,3 +134,19 @@ def test_after_a_gap_suspects_get_their_time_again_and_nobody_is_accused_until_a
 def test_snapshot_names_where_the_living_are(kit, told, node):
     told(node, kit.row(3, Rank.LEFT))
     assert set(node.snapshot()) == {kit.address(2), kit.address(9)}
+
+
+def test_snapshot_names_some_of_the_lost_behind_them(kit, told):
+    node = kit.node(1, remembered=[kit.address(1), kit.address(2), kit.address(40)])
+    for number in range(20, 33):
+        told(node, kit.row(number, Rank.DEAD, incarnation=1), age=0, now=float(number))
+    told(node, kit.row(2), now=40.0)
+    told(node, kit.row(3, Rank.LEFT), now=40.0)
+    lost = [kit.address(number) for number in range(32, 24, -1)]
+    assert list(node.snapshot()) == [kit.address(9), kit.address(2), *lost]
+
+
+def test_snapshot_names_remembered_addresses_where_nobody_was_found(kit, told):
+    node = kit.node(1, remembered=[kit.address(1), kit.address(2), kit.address(40)])
+    told(node, kit.row(2, Rank.LEFT))
+    assert list(node.snapshot()) == [kit.address(9), kit.address(40)]
