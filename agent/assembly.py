@@ -113,7 +113,7 @@ def assemble(
         observer=observer,
         driver=driver,
         surveyor=surveyor,
-        sampler=Sampler(surveyor.vitals, driver.set_vitals),
+        sampler=Sampler(surveyor.vitals, driver.set_vitals, driver.soon),
         schedule=Schedule(state, functools.partial(told, SectionKind.SCHEDULE)),
         histories=Histories(state, functools.partial(told, SectionKind.HISTORY), lambda: roster.histories),
         engines=EngineWatch(functools.partial(told, SectionKind.ENGINES)),

@@ -199,6 +199,20 @@ class Driver:
             due.append(heapq.heappop(self._timers)[2])
         return due
 
+    def _sleep_on(self) -> None:
+        """Answered pings need no deadline any more: do not wake up for the first timers if they are such."""
+        timers = self._timers
+        while timers and self.node.moot(timers[0][2]):
+            heapq.heappop(timers)
+        if timers and self._sleeping is not None:
+            self._sleeping.deadline = timers[0][0]
+
+    def soon(self, seconds: float) -> float:
+        """A moment about so many seconds from now, to a quarter, at which a timer is due anyway if there is such."""
+        now = trio.current_time()
+        low, high = now + 0.75 * seconds, now + 1.25 * seconds
+        return min((when for when, _, _ in self._timers if low <= when <= high), default=now + seconds)
+
     async def _read_datagrams(self) -> None:
         while True:
             await self._udp.readable()
@@ -206,6 +220,7 @@ class Driver:
             self._notice_gap(now)
             for data, source in self._udp.drain():
                 self.obey(self.node.receive(data, source, now))
+            self._sleep_on()
 
     def _notice_gap(self, now: float) -> None:
         """Tell the node when time passed without us, before it draws conclusions from what it did not hear."""

@@ -15,11 +15,17 @@ _PRESSURE_BOUNDS = (100, 500, 1500)
 
 
 class Sampler:
-    """Samples on a timer and hands each row on. A sample is a few file reads, far below a millisecond, so no thread."""
+    """Samples about once a second and hands each row on. A sample is a few file reads, below a millisecond: no thread.
 
-    def __init__(self, sample: Callable[[], Vitals], deliver: Callable[[Vitals], None]) -> None:
+    `soon` names the moment about so many seconds from now: one at which the process wakes up anyway costs least.
+    """
+
+    def __init__(
+        self, sample: Callable[[], Vitals], deliver: Callable[[Vitals], None], soon: Callable[[float], float]
+    ) -> None:
         self._sample = sample
         self._deliver = deliver
+        self._soon = soon
 
     def once(self) -> None:
         self._deliver(self._sample())
@@ -27,7 +33,7 @@ class Sampler:
     async def run(self) -> None:
         while True:
             self.once()
-            await trio.sleep(SAMPLE_SECONDS)
+            await trio.sleep_until(self._soon(SAMPLE_SECONDS))
 
 
 def row(found: Mapping[str, CapValue], reserved_mib: int) -> Vitals:

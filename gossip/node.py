@@ -180,6 +180,10 @@ class Node:
         self._parts.wake(token, now)
         return self._core.taken()
 
+    def moot(self, token: Token) -> bool:
+        """Whether this timer has nothing left to do, so that nobody need wake up for it."""
+        return token.purpose is Purpose.DIRECT and self._parts.prober.over(token.number)
+
     def serve(self, payload: bytes, source: Address, now: float) -> tuple[bytes | None, list[Effect]]:
         """One request of a stream and its reply; None: close without one."""
         return self._border.serve(payload, source, now), self._core.taken()

@@ -151,11 +151,16 @@ class Prober:
         news = self._spread.fill(room)
         return [origin, *news, *self._relay.fill(room - sum(map(len, news)), now)]
 
+    def over(self, request: int) -> bool:
+        """Whether that round has ended."""
+        probe = self._probes.get(request)
+        return probe is None or probe.done
+
     def direct_over(self, request: int, now: float) -> None:
         """No direct ack yet: ask others, and TCP."""
-        probe = self._probes.get(request)
-        if probe is None or probe.done:
+        if self.over(request):
             return
+        probe = self._probes[request]
         core, settings = self._core, self._core.settings
         entry = core.table.get(probe.target)
         if entry is None or entry.claim.address is None:

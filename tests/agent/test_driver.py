@@ -48,6 +48,10 @@ class ScriptedNode:
         self.log = []
         self.times = []
         self.script = {}
+        self.over = set()
+
+    def moot(self, token):
+        return token.number in self.over
 
     def __getattr__(self, name):
         if name.startswith("_"):
@@ -198,6 +202,24 @@ async def test_every_timer_fires_once_with_the_token_that_it_was_set_with(start,
     await start(*(Wake(each, 1.0) for each in tokens))
     await trio.sleep(5)
     assert node.inputs("wake") == [("wake", each) for each in tokens]
+
+
+async def test_nobody_wakes_up_for_timers_with_nothing_left_to_do(start, make, node, peer, autojump_clock):
+    node.script["receive"] = lambda data, _source: node.over.update(data) or []
+    await start(Wake(token(1), 1.0), Wake(token(2), 2.0), Wake(token(3), 3.0))
+    await trio.sleep(0.5)
+    peer.sock.sendto(bytes([1, 2]), make.address)
+    await trio.sleep(2.0)
+    assert node.woken() == []
+    await trio.sleep(2.0)
+    assert [number for _, number in node.woken()] == [3]
+
+
+async def test_a_moment_near_a_timer_is_that_timers(start, autojump_clock):
+    driver = await start(Wake(token(1), 0.1), Wake(token(2), 0.8), Wake(token(3), 1.2))
+    now = trio.current_time()
+    assert driver.soon(1.0) == pytest.approx(now + 0.8)
+    assert driver.soon(10.0) == pytest.approx(now + 10.0)
 
 
 async def test_timers_without_a_pause_starve_nobody(start, make, node, peer):

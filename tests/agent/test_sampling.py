@@ -10,7 +10,11 @@ from shoal.gossip import Vitals
 
 async def test_vitals_are_sampled_at_once_and_then_on_a_timer(nursery, autojump_clock):
     taken = []
-    sampler = Sampler(lambda: Vitals(load1_centi=len(taken)), lambda row: taken.append((trio.current_time(), row)))
+
+    def deliver(row):
+        taken.append((trio.current_time(), row))
+
+    sampler = Sampler(lambda: Vitals(load1_centi=len(taken)), deliver, lambda seconds: trio.current_time() + seconds)
     nursery.start_soon(sampler.run)
     await trio.sleep(3.5 * SAMPLE_SECONDS)
     assert [when for when, _ in taken] == [0.0, 1.0, 2.0, 3.0]

@@ -78,6 +78,6 @@ def test_a_pretended_machine_is_idle_with_the_memory_that_it_claims():
 
 def test_a_sample_is_handed_on_at_once():
     taken = []
-    Sampler(lambda: Vitals(load1_centi=len(taken)), taken.append).once()
+    Sampler(lambda: Vitals(load1_centi=len(taken)), taken.append, lambda seconds: seconds).once()
     assert taken == [Vitals(load1_centi=0)]
     assert SAMPLE_SECONDS <= 1.0, "own vitals ride in a ping each second"

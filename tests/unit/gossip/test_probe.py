@@ -74,7 +74,11 @@ def test_the_ping_says_for_whom_it_is_and_how_the_target_is_seen(kit, bench, tol
 def test_an_ack_ends_the_round(bench):
     three = bench(3)
     ping, effects = three.probe(1.0)
+    (deadline,) = [e.token for e in effects if isinstance(e, Wake) and e.token.purpose is Purpose.DIRECT]
+    assert not three.node.moot(deadline)
     three.ack(ping, 1.01)
+    assert three.node.moot(deadline)
+    assert not three.node.moot(three.tick)
     assert three.fire(effects, Purpose.DIRECT, 1.5) == []
 
 
