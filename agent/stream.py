@@ -1,10 +1,13 @@
 """TCP beside UDP: one request frame, one reply frame, within a deadline. The gossip core decides what they say."""
 
 import contextlib
+import errno
 import socket
 import struct
+from collections import Counter
 from collections.abc import Callable, Generator
 
+import attrs
 import trio
 
 from ..gossip.effects import Outcome, Refused, TimedOut
@@ -16,17 +19,25 @@ _LENGTH = struct.Struct("<I")
 FRAME_BYTES = 32 << 20
 # A client gets this long to say and hear everything: a slow reader must not hold a place.
 SERVE_SECONDS = 10.0
-# A join storm is answered with `busy` by the core; past this many open connections new ones are closed at once.
+# A join storm is answered with `busy` by the core; past this many open connections one has to make way.
 SERVED_AT_ONCE = 64
+# Out of descriptors: others must close some first.
+EXHAUSTED_SECONDS = 0.1
 # Requests and replies of all connections together: two of the largest frames, so that no crowd of hostile peers, each
 # within its own limit, fills the memory.
 HELD_BYTES = 2 * FRAME_BYTES
 # Bytes are asked for in pieces of this size, so that a claimed length allocates nothing.
 PIECE = 1 << 16
 
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
 
 def _unbounded(_count: int) -> None:
     """Of our own questions there are few at a time, and each is bounded by its frame."""
+
+
+class _Full(Exception):
+    """No place or no bytes are left for this connection."""
 
 
 class FrameRefused(Exception):
@@ -47,10 +58,23 @@ async def ask(to: Address, payload: bytes, within: float) -> Outcome:
     return TimedOut()
 
 
+@attrs.define(eq=False)
+class _Visit:
+    """One open connection, and what it takes of the bytes that all may hold."""
+
+    host: str
+    scope: trio.CancelScope
+    held: int = 0
+    answering: bool = False
+    """A whole request came and its reply is not sent yet: it makes way for nobody."""
+
+
 class StreamServer:
     """Accepts connections and answers each with what `serve(payload, source)` returns; None closes without a word.
 
-    `count` is told of each connection that ended otherwise, by a constant text.
+    When places or bytes run out, connections that ask nothing make way, those of the host that holds the most first:
+    whoever only holds them keeps nobody out. `count` is told of each connection that ended otherwise than by an
+    answer, by a constant text.
     """
 
     def __init__(
@@ -59,58 +83,95 @@ class StreamServer:
         self._sock = trio.socket.from_stdlib_socket(sock)
         self._serve = serve
         self._count = count
-        self._open = 0
-        self._held = 0
+        self._visits: dict[_Visit, None] = {}
+        """The open connections, oldest first."""
+
+    @property
+    def held(self) -> int:
+        """Bytes of requests and replies that all connections hold."""
+        return sum(visit.held for visit in self._visits)
 
     async def run(self) -> None:
-        await trio.serve_listeners(self._one, [trio.SocketListener(self._sock)])
+        async with trio.SocketListener(self._sock) as listener, trio.open_nursery() as nursery:
+            while True:
+                try:
+                    stream = await listener.accept()
+                except OSError as error:
+                    if error.errno not in _NO_DESCRIPTORS:
+                        raise
+                    self._count("streams: no descriptors left")
+                    await trio.sleep(EXHAUSTED_SECONDS)
+                else:
+                    nursery.start_soon(self._one, stream)
 
     def close(self) -> None:
         self._sock.close()
 
     async def _one(self, stream: trio.SocketStream) -> None:
-        if self._open >= SERVED_AT_ONCE:
-            self._count("streams: too many")
-            await trio.aclose_forcefully(stream)
-            return
-        self._open += 1
         try:
-            with trio.move_on_after(SERVE_SECONDS) as scope, self._share() as take:
-                await self._exchange(stream, take)
+            source = canonical(stream.socket.getpeername())
+            with trio.move_on_after(SERVE_SECONDS) as scope, self._place(source[0], scope) as visit:
+                await self._exchange(stream, source, visit)
             if scope.cancelled_caught:
-                self._count("streams: too slow")
+                self._count("streams: too slow" if trio.current_time() >= scope.deadline else "streams: made way")
+        except _Full:
+            self._count("streams: too many")
         except FrameRefused:
             self._count("streams: no frame")
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             self._count("streams: broken")
         finally:
-            self._open -= 1
             await trio.aclose_forcefully(stream)
 
-    async def _exchange(self, stream: trio.SocketStream, take: Callable[[int], None]) -> None:
-        source = canonical(stream.socket.getpeername())
-        reply = self._serve(await _receive(stream, take), source)
+    async def _exchange(self, stream: trio.SocketStream, source: Address, visit: _Visit) -> None:
+        request = await _receive(stream, lambda count: self._hold(visit, count))
+        visit.answering = True
+        reply = self._serve(request, source)
         if reply is not None:
-            take(len(reply))
+            self._hold(visit, len(reply))
             await _send(stream, reply)
+            visit.answering = False
             await _until_closed(stream)
 
     @contextlib.contextmanager
-    def _share(self) -> Generator[Callable[[int], None]]:
-        """What one connection takes of `HELD_BYTES`, until its end; taking more than is left refuses the frame."""
-        taken = 0
-
-        def take(count: int) -> None:
-            nonlocal taken
-            if self._held + count > HELD_BYTES:
-                raise FrameRefused(f"all connections hold {self._held} bytes already")
-            self._held += count
-            taken += count
-
+    def _place(self, host: str, scope: trio.CancelScope) -> Generator[_Visit]:
+        """One of the `SERVED_AT_ONCE` places, until the connection's end."""
+        visit = _Visit(host, scope)
+        if len(self._visits) >= SERVED_AT_ONCE:
+            self._make_way(visit, lambda _: 1)
+        self._visits[visit] = None
         try:
-            yield take
+            yield visit
         finally:
-            self._held -= taken
+            self._visits.pop(visit, None)
+
+    def _hold(self, visit: _Visit, count: int) -> None:
+        """Keep that many bytes more for a connection; raises _Full."""
+        visit.held += count
+        while self.held > HELD_BYTES:
+            self._make_way(visit, lambda visit: visit.held)
+
+    def _make_way(self, newcomer: _Visit, weigh: Callable[[_Visit], int]) -> None:
+        """End a connection that asks nothing for one that needs its place or bytes.
+
+        One of the host that has the most: its heaviest, of equal ones the oldest.
+
+        Raises:
+            _Full: there is none, or none that has not less than the newcomer.
+        """
+        shares: Counter[str] = Counter()
+        for visit in self._visits:
+            shares[visit.host] += weigh(visit)
+
+        def rank(visit: _Visit) -> tuple[int, int]:
+            return shares[visit.host], weigh(visit)
+
+        others = [visit for visit in self._visits if not visit.answering and visit is not newcomer]
+        other = max(others, key=rank, default=newcomer)
+        if other is newcomer or rank(other) < rank(newcomer):
+            raise _Full
+        del self._visits[other]
+        other.scope.cancel()
 
 
 async def _connect(to: Address) -> trio.SocketStream:

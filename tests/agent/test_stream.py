@@ -1,8 +1,11 @@
 """TCP beside UDP, both ends over real loopback connections."""
 
 import contextlib
+import errno
+import select
 import socket
 import struct
+import sys
 
 import pytest
 import trio
@@ -147,43 +150,120 @@ async def test_a_client_that_does_not_read_is_let_go(served, connect, autojump_c
         await stream.send_all(frame(b"question"))
         await eventually(lambda: served.counted, SERVE_SECONDS + 1)
     assert served.counted == ["streams: too slow"]
-    assert served.server._held == 0
+    assert served.server.held == 0
 
 
-async def test_connections_past_the_limit_are_closed_at_once_and_the_others_served(served, eventually):
+@pytest.fixture
+async def crowd(served):
+    """Opens connections that say nothing, from a host of loopback."""
+
     async with contextlib.AsyncExitStack() as held:
-        streams = [
-            await held.enter_async_context(await trio.open_tcp_stream(*served.address)) for _ in range(SERVED_AT_ONCE)
-        ]
-        await trio.testing.wait_all_tasks_blocked()
-        assert await ask(served.address, b"one too many", 5) == Refused()
-        assert served.counted == ["streams: too many"]
-        await streams[-1].send_all(frame(b"last"))
-        assert await streams[-1].receive_some() == frame(b"re:last")
-        await streams[0].aclose()
-        await eventually(lambda: served.counted == ["streams: too many", "streams: no frame"])
-        assert await ask(served.address, b"again", 5) == b"re:again"
+
+        async def crowd(count, host="127.0.0.1"):
+            opened = [await trio.open_tcp_stream(*served.address, local_address=host) for _ in range(count)]
+            for stream in opened:
+                await held.enter_async_context(stream)
+            await trio.testing.wait_all_tasks_blocked()
+            return opened
+
+        yield crowd
 
 
-async def test_all_connections_together_hold_a_bounded_amount(served, connect, monkeypatch, eventually):
-    """Each within its own limit, many at once: what one takes past the common limit is refused, and then given back."""
-    monkeypatch.setattr(stream_module, "HELD_BYTES", 150_000)
-    async with connect() as first, connect() as second:
-        await first.send_all(frame(bytes(100_000))[:-1])
+def closed(stream):
+    """Whether the server has ended it; where it sends nothing else there is nothing else to read."""
+    return bool(select.select([stream.socket.fileno()], [], [], 0)[0])
+
+
+async def test_past_the_limit_the_oldest_that_asked_nothing_makes_way(served, crowd):
+    streams = await crowd(SERVED_AT_ONCE)
+    await streams[0].send_all(frame(b"first"))
+    assert await streams[0].receive_some() == frame(b"re:first")
+    served.reply = lambda _payload: b""
+    for number in range(SERVED_AT_ONCE):
+        assert await ask(served.address, bytes([number]), 5) == b""
+    assert served.counted == ["streams: made way"], "the others found the place that it left"
+    assert await rest(streams[0]) == b""
+    await streams[1].send_all(frame(b"second"))
+    assert await streams[1].receive_some() == frame(b"")
+
+
+async def test_a_crowd_that_comes_again_keeps_nobody_out(served, crowd):
+    for _ in range(3):
+        await crowd(SERVED_AT_ONCE)
+        assert await ask(served.address, b"question", 5) == b"re:question"
+    assert set(served.counted) == {"streams: made way"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="loopback has one address here")
+async def test_the_host_with_the_most_connections_makes_way_first(served, crowd):
+    (other,) = await crowd(1, "127.0.0.2")
+    streams = await crowd(2 * SERVED_AT_ONCE)
+    ended = [closed(stream) for stream in streams]
+    assert ended == [number <= SERVED_AT_ONCE for number in range(2 * SERVED_AT_ONCE)]
+    await other.send_all(frame(b"patient"))
+    assert await other.receive_some() == frame(b"re:patient")
+
+
+async def test_who_waits_for_a_reply_makes_way_for_nobody(served, crowd):
+    served.reply = lambda _payload: bytes(FRAME_BYTES)
+    (reader,) = await crowd(1)
+    await reader.send_all(frame(b"everything"))
+    heard = bytearray(await reader.receive_some(1))
+    served.reply = lambda payload: payload
+    streams = await crowd(SERVED_AT_ONCE - 1)
+    assert await ask(served.address, b"one more", 5) == b"one more"
+    assert closed(streams[0])
+    while len(heard) < 4 + FRAME_BYTES:
+        heard += await reader.receive_some(1 << 20)
+    assert served.counted == ["streams: made way"]
+
+
+async def test_one_more_than_are_being_answered_is_closed_at_once(served, crowd, monkeypatch):
+    monkeypatch.setattr(stream_module, "SERVED_AT_ONCE", 1)
+    served.reply = lambda _payload: bytes(FRAME_BYTES)
+    (reader,) = await crowd(1)
+    await reader.send_all(frame(b"everything"))
+    await reader.receive_some(1)
+    assert await ask(served.address, b"one too many", 5) == Refused()
+    assert served.counted == ["streams: too many"]
+
+
+async def test_all_connections_together_hold_a_bounded_amount(served, crowd, monkeypatch):
+    """Each within its own limit, many at once: the heaviest makes way, be it the one that wants more."""
+    monkeypatch.setattr(stream_module, "HELD_BYTES", 250_000)
+    first, second, third = await crowd(3)
+    for stream, size in ((first, 90_000), (second, 120_000), (third, 35_000)):
+        await stream.send_all(frame(bytes(size))[:-1])
         await trio.testing.wait_all_tasks_blocked()
-        with contextlib.suppress(trio.BrokenResourceError):
-            await second.send_all(frame(bytes(100_000)))
-        assert await rest(second) == b""
-        assert served.counted == ["streams: no frame"]
-    await eventually(lambda: served.server._held == 0)
-    assert await ask(served.address, bytes(70_000), 5) == b"re:" + bytes(70_000)
+    assert served.counted == []
+    assert await ask(served.address, bytes(20_000), 5) == b"re:" + bytes(20_000)
+    assert served.counted == ["streams: made way"]
+    assert [closed(stream) for stream in (first, second, third)] == [False, True, False]
+    assert await ask(served.address, bytes(200_000), 5) == Refused()
+    assert served.counted == ["streams: made way", "streams: too many"]
+    assert 125_000 < served.server.held < 126_000
+
+
+async def test_out_of_descriptors_nobody_is_accepted_for_a_moment(served, monkeypatch):
+    accept = trio.SocketListener.accept
+    failures = [OSError(errno.EMFILE, "Too many open files")] * 3
+
+    async def exhausted(listener):
+        await trio.lowlevel.checkpoint()
+        if failures:
+            raise failures.pop()
+        return await accept(listener)
+
+    monkeypatch.setattr(trio.SocketListener, "accept", exhausted)
+    assert [await ask(served.address, b"question", 5) for _ in range(2)] == [b"re:question"] * 2
+    assert set(served.counted) == {"streams: no descriptors left"}
 
 
 async def test_a_claimed_length_allocates_nothing(served, connect):
     async with connect() as stream:
         await stream.send_all(struct.pack("<I", FRAME_BYTES) + b"x")
         await trio.testing.wait_all_tasks_blocked()
-        assert served.server._held == 5
+        assert served.server.held == 5
 
 
 # Asking
