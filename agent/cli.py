@@ -12,6 +12,7 @@ import sys
 from importlib import import_module
 
 from .errors import ShoalError, UsageError
+from .printable import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,11 +144,11 @@ def run(arguments: list[str]) -> int:
 
 
 def report(error: ShoalError) -> None:
-    """One error for people, on standard error."""
-    for line in error.message.splitlines() or [""]:
-        print(line if line.startswith(" ") else f"shoal: {line}", file=sys.stderr)
+    """One error for people, on standard error; it may hold what another machine said."""
+    for line in error.message.split("\n"):
+        print(printable(line if line.startswith(" ") else f"shoal: {line}"), file=sys.stderr)
     if error.hint:
-        print(f"  hint: {error.hint}", file=sys.stderr)
+        print(printable(f"  hint: {error.hint}"), file=sys.stderr)
 
 
 def usage() -> str:

@@ -33,7 +33,7 @@ def doctor(options: argparse.Namespace) -> int:
         if todo:
             output.write("\nwhat to do")
         for finding in todo:
-            output.write(f"  {finding['check']}: {output.plain(finding['todo'])}")
+            output.write(output.plain(f"  {finding['check']}: {finding['todo']}"))
     return 0 if answer["well"] else 1
 
 

@@ -118,7 +118,7 @@ def _verdict(told: Plain, asked: Plain) -> str:
     if told["verdict"] == "fits":
         return f"{names}: the best of {fit} that fit" if fit > chosen else f"{_nodes(fit)} {_fit(fit)}: {names}"
     if not fit:
-        return _VERDICTS[told["verdict"]]
+        return _VERDICTS.get(told["verdict"], _VERDICTS["unknown"])
     wanted, spread, apart = asked.get("count", 1), asked.get("spread"), asked.get("anti_affinity")
     ways: list[str] = []
     if apart:
@@ -171,11 +171,12 @@ def _near_misses(told: Plain, most: int | None) -> list[list[str]]:
 
 def _eligible(told: Plain) -> list[list[str]]:
     rows: list[list[str]] = []
+    scored = any(node["fit_score"] is not None for node in told["eligible"])
     for place, node in enumerate(told["eligible"], 1):
         notes = [node["tier"]] if node["tier"] != "fresh" else []
         notes += ["here"] if node["is_local"] else []
-        score = [] if node["fit_score"] is None else [f"score {node['fit_score']}"]
-        rows.append([str(place), plain(node["name"]), *score, ", ".join(notes)])
+        score = [f"score {node['fit_score']}"] if scored else []
+        rows.append([str(place), plain(node["name"]), *score, plain(", ".join(notes))])
     more = told["eligible_count"] - len(rows)
     return [*rows, ["", f"and {more} more", *[""] * (len(rows[0]) - 2)]] if more > 0 and rows else rows
 

@@ -48,10 +48,12 @@ def fail(options: argparse.Namespace) -> int:
     if task := work_argument(options):
         args["task"] = task
     answer = agent(options).call("fail", args)
+    held = answer["failure"]
     if options.output == "json":
         output.write_json(answer)
+    elif held is None:
+        output.write("not kept: what is remembered of later failures leaves no room for it")
     else:
-        held = answer["failure"]
         effect = "is kept away from it" if held["blocking"] else "rather goes elsewhere"
         output.write(
             f"{output.plain(held['name'])}: {_work(held)} {effect} for {_hours(held['for_s'])}"

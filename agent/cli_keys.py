@@ -140,7 +140,7 @@ class _Rotation:
         """A line for each change, so that a log can hold it."""
         if line != self._told:
             self._told = line
-            print(line, file=sys.stderr)
+            print(output.plain(line), file=sys.stderr)
 
     def _list(self) -> dict[str, Any]:
         return self._ask("keys_list")

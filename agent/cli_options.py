@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from .client import Client
+from .cli_answers import CheckedClient
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,8 +95,9 @@ def nothing(_parser: Parser) -> None:
     """A command without arguments of its own."""
 
 
-def agent(options: argparse.Namespace) -> Client:
-    return Client(options.socket or None, timeout=TIMEOUT_S)
+def agent(options: argparse.Namespace) -> CheckedClient:
+    """The agent to ask; what it answers is as commands expect it, or an error."""
+    return CheckedClient(options.socket or None, timeout=TIMEOUT_S)
 
 
 def colours() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from .cli_options import colours
+from .printable import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,10 +28,13 @@ def write(text: str) -> None:
 
 
 def write_json(value: object, *, indent: int | None = 2) -> None:
+    """As people read it where that is safe: what moves the cursor is escaped, and then all that is not ASCII."""
     import json
 
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    write(json.dumps(value, indent=indent, ensure_ascii=not unicode))
+    readable = text.isascii() or (unicode and text.replace("\n", "").isprintable())
+    write(text if readable else json.dumps(value, indent=indent))
 
 
 def write_rows(answer: Row, rows: Sequence[Row], form: str, columns: Sequence[Column]) -> None:
@@ -66,7 +70,7 @@ def aligned(lines: Sequence[Sequence[str]], *, painted: bool = False) -> Iterato
 
 def write_pairs(pairs: Iterable[tuple[str, object]]) -> None:
     """Facts about one thing, a line each."""
-    shown = [(key, plain(value)) for key, value in pairs if value not in (None, "")]
+    shown = [(printable(key), plain(value)) for key, value in pairs if value not in (None, "")]
     width = max((len(key) for key, _ in shown), default=0)
     for key, value in shown:
         write(f"{key:<{width}}  {value}")
@@ -78,11 +82,8 @@ def paint(text: str) -> str:
 
 
 def plain(value: object) -> str:
-    """Text that cannot move the cursor: names and labels come from other machines."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = str(value)
-    return text if text.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    """A value as text that is safe to show."""
+    return ("true" if value else "false") if isinstance(value, bool) else printable(str(value))
 
 
 def labels(row: Row) -> Row:

@@ -94,7 +94,7 @@ def _text_at(args: object, path: str) -> str:
     for part in path.replace("[", ".").replace("]", "").split("."):
         try:
             held = held[int(part) if part.isdigit() else part]
-        except (KeyError, IndexError, TypeError):
+        except (LookupError, TypeError, ValueError):
             return ""
     return held if isinstance(held, str) else ""
 
