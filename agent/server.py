@@ -38,8 +38,9 @@ IN_FLIGHT = 64
 THINKING = 1
 # Answering a burst of pipelined queries, the loop turns to others after this long.
 SLICE_SECONDS = 0.002
-# Out of descriptors: others must close some first.
+# Out of descriptors: others must close some first. The log tells it once in a while.
 EXHAUSTED_SECONDS = 0.1
+TOLD_SECONDS = 60.0
 
 _RECEIVE_BYTES = 64 << 10
 _OUR_FAULT = "the agent failed at this call; its log says more"
@@ -53,6 +54,7 @@ class Server:
         self._api = api
         self._listener = listener
         self._connections = 0
+        self._exhausted_at = float("-inf")
         self._thinking = trio.CapacityLimiter(THINKING)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -75,10 +77,16 @@ class Server:
             except OSError as error:
                 if error.errno not in _NO_DESCRIPTORS:
                     continue  # the client was gone before it was accepted
-                log.warning("api.exhausted", error=error.strerror)
+                self._tell_exhausted(error)
                 await trio.sleep(EXHAUSTED_SECONDS)
                 return
             self._admit(sock, nursery)
+
+    def _tell_exhausted(self, error: OSError) -> None:
+        now = trio.current_time()
+        if now - self._exhausted_at >= TOLD_SECONDS:
+            self._exhausted_at = now
+            log.warning("api.exhausted", error=error.strerror)
 
     def _admit(self, sock: socket.socket, nursery: trio.Nursery) -> None:
         sock.setblocking(False)
@@ -135,6 +143,8 @@ class Connection:
                 self._put({"hello": greeting(self._api.backend.node_id, self._caller.level, self._api.names)})
                 await self._read(nursery)
                 nursery.cancel_scope.cancel()
+        # The outbox knows us as we know it: what both still hold is not to wait for the garbage collector.
+        del self._outbox, self._reader
 
     async def _read(self, nursery: trio.Nursery) -> None:
         while True:

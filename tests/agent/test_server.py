@@ -1,6 +1,9 @@
 """The server over a real Unix socket: hello, pipelining, deadlines, limits, errors."""
 
+import errno
+import gc
 import random
+import weakref
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from shoal.agent.errors import SocketInUse
 from shoal.agent.frames import REQUEST_BYTES, encode
 from shoal.agent.listener import open_listener
 from shoal.agent.server import Server
+from structlog.testing import capture_logs
 
 # Stands for a value that is nested deeper than Python's `repr` goes.
 DEEP = "DEEP"
@@ -292,6 +296,69 @@ async def test_descriptors_and_tasks_end_with_their_connection(connect, serving)
     await trio.testing.wait_all_tasks_blocked(0.01)
     assert descriptors() <= before + 1
     assert len(serving.backend.watchers) == 0
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """What each connection makes to hold bytes in, as weak references; nothing is collected meanwhile."""
+    made = []
+
+    def watched(kind):
+        def make(*args):
+            one = kind(*args)
+            made.append(weakref.ref(one))
+            return one
+
+        return make
+
+    monkeypatch.setattr(server, "FrameReader", watched(server.FrameReader))
+    monkeypatch.setattr(server, "Outbox", watched(server.Outbox))
+    gc.collect()
+    gc.disable()
+    yield made
+    gc.enable()
+
+
+async def test_half_a_request_is_free_when_its_connection_ends(held, connect, eventually):
+    async with connect() as wire:
+        await wire.stream.send_all(encode({"id": 1, "call": "x" * 100_000}, REQUEST_BYTES)[:-1])
+        await trio.testing.wait_all_tasks_blocked(0.01)
+    await eventually(lambda: [ref() for ref in held] == [None, None])
+
+
+async def test_answers_that_nobody_read_are_free_when_their_connection_ends(
+    held, connect, backend, make_node, eventually
+):
+    backend.view = backend.view.of([make_node(number) for number in range(3000)], here=backend.node_id)
+    async with connect() as wire:
+        await wire.send({"id": 1, "call": "members"}, {"id": 2, "call": "watch"})
+        await trio.testing.wait_all_tasks_blocked(0.01)
+    await eventually(lambda: [ref() for ref in held] == [None, None])
+
+
+async def test_out_of_descriptors_clients_wait_and_the_log_tells_it_once_a_minute(
+    backend, socket_path, nursery, monkeypatch, autojump_clock
+):
+    class Exhausted:
+        """A listening socket whose process has no descriptor left."""
+
+        def __init__(self, sock):
+            self.sock, self.fileno, self.close = sock, sock.fileno, sock.close
+            self.until = 90.0
+
+        def accept(self):
+            if trio.current_time() < self.until:
+                raise OSError(errno.EMFILE, "Too many open files")
+            return self.sock.accept()
+
+    listener = open_listener(socket_path, "")
+    listener.sock = Exhausted(listener.sock)
+    with capture_logs() as logs:
+        await nursery.start(Server(api_for(backend), listener).run)
+        async with await trio.open_unix_socket(socket_path) as stream:
+            await trio.sleep(100)
+            assert b"hello" in await stream.receive_some()
+    assert [entry["event"] for entry in logs] == ["api.exhausted"] * 2
 
 
 async def test_credit_for_an_ended_stream_is_no_error(connect):
