@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     config = _load(options)
     for warning in config.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    return main(config, functools.partial(_load, options))
+    return main(config, functools.partial(_load, options), lifeline=0 if options.until_eof else None)
 
 
 def demo(options: argparse.Namespace) -> int:
@@ -126,6 +126,15 @@ def _settings(parser: Parser) -> None:
     parser.add_argument("--label", action="append", type=_pair, metavar="KEY=VALUE", help="a label of this node")
 
 
+def _run(parser: Parser) -> None:
+    _settings(parser)
+    parser.add_argument(
+        "--until-eof",
+        action="store_true",
+        help="stop when standard input ends, as with a parent that died; a byte there lets the agent live on",
+    )
+
+
 def _config_show(parser: Parser) -> None:
     _settings(parser)
     parser.add_argument("--origin", action="store_true", help="show where each value comes from")
@@ -142,7 +151,7 @@ def _pair(text: str) -> str:
 
 
 COMMANDS = {
-    "run": Command(_settings, run, asks_agent=False),
+    "run": Command(_run, run, asks_agent=False),
     "demo": Command(_demo, demo, asks_agent=False),
     "version": Command(nothing, version, asks_agent=False, formats=_ONE_FORMS),
     "config check": Command(_settings, config_check, asks_agent=False),

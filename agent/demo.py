@@ -1,7 +1,8 @@
 """`shoal demo`: a real cluster of five agents on this machine that answers placement questions, loses a node and heals.
 
 One agent shows this machine as it was detected; four pretend other hardware by their labels. Everything lives in one
-temporary directory and in child processes that are ended by pid, also on Ctrl-C.
+temporary directory and in child processes that are ended by pid, also on Ctrl-C. Killed with SIGKILL, the demo leaves
+the directory, and the agents stop by themselves.
 """
 
 import contextlib
@@ -68,6 +69,7 @@ def main(*, keep: bool = False) -> int:
             _show(cluster)
             if keep:
                 _explain_how_to_talk(cluster)
+                cluster.stay()
                 kept = True
         finally:
             interrupts.over()

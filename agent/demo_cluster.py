@@ -26,7 +26,8 @@ class DemoFailed(Exception):
 class Cluster:
     """Agents on loopback, by name. `directory` holds everything they write.
 
-    A process is started under `undisturbed`: a signal between its start and our knowing it would leave it behind.
+    A process is started under `undisturbed`: a signal between its start and our knowing it would leave it behind. Each
+    stops by itself when this process is gone, however that ended, unless they were told to `stay`.
     """
 
     def __init__(
@@ -43,8 +44,8 @@ class Cluster:
         config.write_text(self._configuration(name, labels, pretend=pretend, seed=seed), encoding="utf-8")
         with (self.directory / f"{name}.log").open("ab") as log, self._undisturbed():
             self._processes[name] = subprocess.Popen(  # noqa: S603 - our own command line
-                self.command("run", "--config", str(config)),
-                stdin=subprocess.DEVNULL,
+                self.command("run", "--until-eof", "--config", str(config)),
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -67,8 +68,10 @@ class Cluster:
         raise DemoFailed(f"the agent {name} did not start; the end of its log:\n{log[-2000:]}")
 
     def kill(self, name: str) -> None:
-        self._processes[name].kill()
-        self._processes[name].wait()
+        process = self._processes[name]
+        process.kill()
+        process.wait()
+        self._let_go(process)
         self._clients.pop(name).close()
 
     def stop(self) -> None:
@@ -84,6 +87,19 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            self._let_go(process)
+
+    def stay(self) -> None:
+        """Let the processes live on after this one."""
+        for process in self._processes.values():
+            self._let_go(process, b"stay")
+
+    @staticmethod
+    def _let_go(process: subprocess.Popen[bytes], last_word: bytes = b"") -> None:
+        """Close our end of its lifeline."""
+        if process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError), process.stdin as lifeline:
+                lifeline.write(last_word)
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._processes)

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
@@ -20,17 +21,18 @@ from .terminal import has_terminal
 log = structlog.get_logger("shoal.agent")
 
 
-def main(config: Config, reread: Callable[[], Config] | None = None) -> int:
+def main(config: Config, reread: Callable[[], Config] | None = None, *, lifeline: int | None = None) -> int:
     """Run an agent until SIGTERM, SIGINT, the end of its terminal or the `leave` call; the process's exit code.
 
-    SIGHUP reloads, with the configuration that `reread` gives.
+    SIGHUP reloads, with the configuration that `reread` gives. The agent also stops when nobody holds the other end of
+    the descriptor `lifeline` any more, however its holder ended; who writes to it lets the agent live on.
 
     Raises:
         ShoalError: it could not start.
     """
     logs.configure(config.log.level, config.log.format)
     try:
-        trio.run(_until_told, config, reread)
+        trio.run(_until_told, config, reread, lifeline)
     except BaseExceptionGroup as group:
         error = lone(group)
         if isinstance(error, ShoalError):
@@ -40,7 +42,7 @@ def main(config: Config, reread: Callable[[], Config] | None = None) -> int:
     return 0
 
 
-async def _until_told(config: Config, reread: Callable[[], Config] | None) -> None:
+async def _until_told(config: Config, reread: Callable[[], Config] | None, lifeline: int | None) -> None:
     # nohup lets a program outlive its terminal: the end of that must stop nothing then.
     stays = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN or not has_terminal()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
@@ -49,6 +51,8 @@ async def _until_told(config: Config, reread: Callable[[], Config] | None) -> No
         ask, asked = trio.open_memory_channel[None](1)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(functools.partial(_obey_signals, signals, agent, notifier, ask, stays=stays))
+            if lifeline is not None:
+                nursery.start_soon(_hold, lifeline, agent, notifier)
             await nursery.start(agent.run)
             if not agent.stopped.is_set():
                 notifier.ready(agent.summary)
@@ -76,6 +80,15 @@ async def _obey_signals(
                 reload.send_nowait(None)
             continue
         log.info("agent.stopping", signal=signal.Signals(number).name)
+        notifier.stopping()
+        agent.stop()
+
+
+async def _hold(lifeline: int, agent: Agent, notifier: Notifier) -> None:
+    with contextlib.suppress(OSError):  # a file, or nothing: its end is there at once
+        await trio.lowlevel.wait_readable(lifeline)
+    if not os.read(lifeline, 1):
+        log.info("agent.stopping", end="standard input")
         notifier.stopping()
         agent.stop()
 

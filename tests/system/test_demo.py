@@ -87,6 +87,17 @@ def test_a_demo_that_is_told_to_stop_leaves_nothing(demo, directory, number, mom
     assert nothing_left(directory)
 
 
+@pytest.mark.parametrize("moment", ["Starting five agents", "Killing"])
+def test_the_agents_of_a_demo_that_is_killed_stop_by_themselves(demo, directory, moment):
+    process = demo()
+    said(process, moment)
+    process.kill()
+    process.wait()
+    _, alive = psutil.wait_procs(ours(directory), timeout=20)
+    assert alive == []
+    assert ours(directory) == [], "none was starting meanwhile"
+
+
 def test_a_demo_whose_reader_goes_leaves_nothing(demo, directory):
     """As in `shoal demo | head -1`."""
     process = demo()
