@@ -1,14 +1,22 @@
-"""The address that others are told: configured, bound, or found by asking the routing table."""
+"""The address that others are told: configured, bound, or found by asking the routing table, and then now and again."""
 
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+import structlog
+import trio
 
 from ..gossip.member import Address
+from .addresses import address_text
 from .errors import BadConfiguration
 from .udp import canonical
 
+log = structlog.get_logger("shoal.agent")
+
+# A lease that was not renewed, a laptop in another network: others show this node suspect after about as long.
+LOOK_SECONDS = 5.0
 # Documentation addresses (RFC 5737, RFC 3849): connecting a UDP socket sends nothing, it only looks up a route.
 _ELSEWHERE = ("192.0.2.1", "2001:db8::1")
 
@@ -19,11 +27,9 @@ def advertised(configured: Address | None, bound: Address, seeds: Iterable[Addre
     Raises:
         BadConfiguration: bound to every address, and no route tells which of them others could reach.
     """
-    if configured is not None:
-        return configured
+    if not is_found(configured, bound):
+        return configured or bound
     host, port = bound
-    if not ipaddress.ip_address(host).is_unspecified:
-        return bound
     for target in (*(seed[0] for seed in seeds), *_ELSEWHERE):
         local = _source_towards(target)
         if local is not None:
@@ -31,6 +37,31 @@ def advertised(configured: Address | None, bound: Address, seeds: Iterable[Addre
     raise BadConfiguration(
         f"gossip is bound to {host}, and no route tells which address others reach", hint="set gossip.advertise"
     )
+
+
+def is_found(configured: Address | None, bound: Address) -> bool:
+    """Whether the routing table decides, which may say something else later."""
+    return configured is None and ipaddress.ip_address(bound[0]).is_unspecified
+
+
+class AddressWatch:
+    """Tells gossip when this machine is reached elsewhere by now, where nobody configured an address."""
+
+    def __init__(self, here: Address, find: Callable[[], Address], move: Callable[[Address], None]) -> None:
+        """`find` raises BadConfiguration while there is no route: then the last address stays."""
+        self._here = here
+        self._find = find
+        self._move = move
+
+    async def run(self) -> None:
+        while True:
+            await trio.sleep(LOOK_SECONDS)
+            with contextlib.suppress(BadConfiguration):
+                found = self._find()
+                if found != self._here:
+                    log.info("agent.moved", before=address_text(self._here), after=address_text(found))
+                    self._here = found
+                    self._move(found)
 
 
 def _source_towards(target: str) -> str | None:

@@ -13,7 +13,7 @@ from ..gossip.errors import SectionTooLarge
 from ..gossip.member import Address, Identity, SectionKind
 from ..gossip.node import Node
 from . import __version__
-from .advertise import advertised
+from .advertise import AddressWatch, advertised, is_found
 from .config import Config
 from .driver import Driver
 from .engines import EngineWatch
@@ -34,11 +34,9 @@ from .vitals import Sampler
 
 @attrs.frozen(kw_only=True)
 class Parts:
-    """What an agent is made of. `state`, `keys` and `peers` are None where the configuration asks for none."""
+    """What an agent is made of. `state`, `keys`, `peers` and `moves` are None where the configuration asks for none."""
 
     name: str
-    address: Address
-    """Where others reach its gossip."""
     state: StateDirectory | None
     keys: Keys | None
     node: Node
@@ -51,6 +49,12 @@ class Parts:
     histories: Histories
     engines: EngineWatch
     peers: PeerMemory | None
+    moves: AddressWatch | None
+
+    @property
+    def address(self) -> Address:
+        """Where others reach its gossip."""
+        return self.node.address
 
     def publish_record(self, payload: bytes) -> None:
         """Tell the cluster what this node has. Raises Refused when it is too much, and then nothing changed."""
@@ -70,7 +74,8 @@ def assemble(
     """
     gossip = config.gossip
     name = config.node.name or socket.gethostname() or "unnamed"
-    address = advertised(gossip.advertise, udp.address, gossip.seeds)
+    find_address = functools.partial(advertised, gossip.advertise, udp.address, gossip.seeds)
+    address = find_address()
     # Request ids are what proves an answer: nobody may predict them from those seen before.
     chance = random.SystemRandom()
     file = ring_of(gossip.key_file, state, os.environ)
@@ -105,7 +110,6 @@ def assemble(
     told = driver.publish
     return Parts(
         name=name,
-        address=address,
         state=state,
         keys=keys,
         node=node,
@@ -118,4 +122,5 @@ def assemble(
         histories=Histories(state, functools.partial(told, SectionKind.HISTORY), lambda: roster.histories),
         engines=EngineWatch(functools.partial(told, SectionKind.ENGINES)),
         peers=None if state is None else PeerMemory(state, address, node.snapshot),
+        moves=AddressWatch(address, find_address, driver.move) if is_found(gossip.advertise, udp.address) else None,
     )

@@ -122,8 +122,9 @@ class Agent:
         nursery.start_soon(parts.histories.run)
         if self._config.detect.enabled:
             nursery.start_soon(parts.engines.run)
-        if parts.peers is not None:
-            nursery.start_soon(parts.peers.run)
+        for part in (parts.peers, parts.moves):
+            if part is not None:
+                nursery.start_soon(part.run)
         await nursery.start(self._server.run)
         self.backend.ready = True
         log.info("agent.ready", node=self.backend.node_id, name=parts.name, address=address_text(parts.address))

@@ -119,6 +119,10 @@ class Driver:
     def set_vitals(self, vitals: Vitals) -> None:
         self.obey(self.node.set_vitals(vitals, trio.current_time()))
 
+    def move(self, address: Address) -> None:
+        """Others reach this node there from now on."""
+        self.obey(self.node.move(address, trio.current_time()))
+
     def forget(self, node_id: bytes) -> None:
         """Bury a node for good. Raises gossip's UnknownNode."""
         self.obey(self.node.forget(node_id, trio.current_time()))

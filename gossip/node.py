@@ -50,6 +50,11 @@ class Node:
         return self._core.identity
 
     @property
+    def address(self) -> Address:
+        """Where others reach this node."""
+        return self._core.address
+
+    @property
     def settings(self) -> Settings:
         return self._core.settings
 

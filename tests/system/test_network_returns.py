@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from network_lab import PORT
 
 pytestmark = pytest.mark.root
 
@@ -56,6 +57,27 @@ def test_a_restart_on_another_address_is_one_event_everywhere(spread_out, networ
     throughout(3, lambda: not any("failed" in seen.kinds(node_id) for seen in watching), "its life")
     for seen in watching:
         assert [kind for kind in seen.kinds(node_id) if kind not in BESIDE] == ["replaced"]
+
+
+def test_a_machine_that_gets_another_address_stays_the_same_life(spread_out, network, watch, throughout, eventually):
+    """As after a new lease: bound to every address, it is told elsewhere under the same generation, by itself."""
+    agents = *others, mover = spread_out("one", "two", "three", "mover", gossip={"profile": "lan"})
+    mover.kill()
+    everything = {"bind": f"0.0.0.0:{PORT}", "allow_plaintext": True, "profile": "lan"}
+    mover.configure({"gossip": {**everything, "seeds": [network.hosts["one"].address]}})
+    mover.start().ready()
+    eventually(lambda: all(agent.states() == alive(agents) for agent in agents), "everybody's life")
+    before = mover.status()
+    watching = [watch(agent) for agent in others]
+    network.move(network.hosts["mover"])
+    moved = network.hosts["mover"].address
+    for agent in others:
+        eventually(lambda agent=agent: agent.rows()["mover"]["addr"] == moved, "its new address")
+    eventually(lambda: all(agent.states() == alive(agents) for agent in agents), "everybody's life")
+    throughout(3, lambda: not any("failed" in seen.kinds(mover.node_id) for seen in watching), "its life")
+    assert all("replaced" not in seen.kinds(mover.node_id) for seen in watching)
+    assert mover.status()["generation"] == before["generation"]
+    assert mover.status()["addr"] == moved
 
 
 def test_a_whole_cluster_comes_back_without_seeds(spread_out, network, throughout, eventually):

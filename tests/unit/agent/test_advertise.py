@@ -1,6 +1,6 @@
 import pytest
 from shoal.agent import advertise
-from shoal.agent.advertise import advertised
+from shoal.agent.advertise import advertised, is_found
 from shoal.agent.errors import BadConfiguration
 
 
@@ -36,3 +36,11 @@ def test_without_any_route_it_must_be_said(routes):
 
 def test_loopback_seeds_lead_to_loopback():
     assert advertised(None, ("0.0.0.0", 7931), [("127.0.0.1", 7932)]) == ("127.0.0.1", 7931)
+
+
+@pytest.mark.parametrize(
+    ("configured", "bound", "found"),
+    [(None, "0.0.0.0", True), (None, "::", True), (None, "10.0.0.7", False), (("203.0.113.5", 1), "0.0.0.0", False)],
+)
+def test_only_what_the_routing_table_said_can_change(configured, bound, found):
+    assert is_found(configured, (bound, 7931)) is found
