@@ -44,6 +44,14 @@ class FrameRefused(Exception):
     """The other side sent no whole frame within the limits; the connection is of no further use."""
 
 
+class NoFrame(FrameRefused):
+    """What came in the place of a length is none of ours, but `head` of something else, such as HTTP."""
+
+    def __init__(self, head: bytes, message: str) -> None:
+        super().__init__(message)
+        self.head = head
+
+
 async def ask(to: Address, payload: bytes, within: float) -> Outcome:
     """Send `payload` to `to` as one frame and read one back. `Refused` is an answer too: something lives there."""
     with trio.move_on_after(within):
@@ -124,7 +132,12 @@ class StreamServer:
             await trio.aclose_forcefully(stream)
 
     async def _exchange(self, stream: trio.SocketStream, source: Address, visit: _Visit) -> None:
-        request = await _receive(stream, lambda count: self._hold(visit, count))
+        try:
+            request = await _receive(stream, lambda count: self._hold(visit, count))
+        except NoFrame as refusal:
+            # Refused as such a datagram is, and so noted with its source.
+            self._serve(refusal.head, source)
+            raise
         visit.answering = True
         reply = self._serve(request, source)
         if reply is not None:
@@ -190,9 +203,10 @@ async def _send(stream: trio.SocketStream, payload: bytes) -> None:
 
 
 async def _receive(stream: trio.SocketStream, take: Callable[[int], None] = _unbounded) -> bytes:
-    (length,) = _LENGTH.unpack(await _exactly(stream, _LENGTH.size, take))
+    head = await _exactly(stream, _LENGTH.size, take)
+    (length,) = _LENGTH.unpack(head)
     if length > FRAME_BYTES:
-        raise FrameRefused(f"a frame of {length} bytes, more than {FRAME_BYTES}")
+        raise NoFrame(head, f"a frame of {length} bytes, more than {FRAME_BYTES}")
     return await _exactly(stream, length, take)
 
 

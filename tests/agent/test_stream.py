@@ -116,7 +116,9 @@ async def test_what_is_no_frame_ends_the_connection_at_once_and_is_counted(serve
         with contextlib.suppress(trio.BrokenResourceError):
             await stream.send_all(junk)
         assert await rest(stream) == b""
-    assert (served.counted, served.asked) == (["streams: no frame"], [])
+        source = stream.socket.getsockname()
+    assert served.counted == ["streams: no frame"]
+    assert served.asked == [(junk[:4], source)], "the core refuses what it is, and notes from where"
     assert trio.current_time() < 1, "at once, not at a deadline"
 
 
