@@ -3,11 +3,14 @@
 import shutil
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-UNIT = Path(__file__).parents[2] / "deploy" / "shoal.service"
+ROOT = Path(__file__).parents[2]
+UNIT = ROOT / "deploy" / "shoal.service"
+INSTALLED = "/opt/shoal/bin/shoal"
 
 
 @pytest.fixture
@@ -23,8 +26,12 @@ def test_the_unit_file_is_accepted(tmp_path):
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("systemd-analyze is not installed (Debian: apt install systemd)")
+    text = UNIT.read_text()
+    assert f"ExecStart={INSTALLED} run\n" in text
+    unit = tmp_path / "shoal.service"
+    unit.write_text(text.replace(f"ExecStart={INSTALLED}", f"ExecStart={sys.executable}"))
     # Warnings are errors here: an option that systemd does not know does nothing.
-    done = subprocess.run([analyze, "verify", "--man=no", str(UNIT)], capture_output=True, text=True, check=False)
+    done = subprocess.run([analyze, "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False)
     ours = [line for line in (done.stdout + done.stderr).splitlines() if "shoal" in line]
     assert ours == []
     assert done.returncode == 0
@@ -35,6 +42,21 @@ def test_the_unit_keeps_state_and_socket_where_systemd_makes_the_directories():
     assert "StateDirectory=shoal" in lines
     assert "RuntimeDirectory=shoal" in lines
     assert "Environment=SHOAL_NODE_STATE_DIR=%S/shoal" in lines
+
+
+def test_what_the_readme_installs_is_what_the_unit_starts():
+    lines = [line.partition("#")[0].strip() for line in (ROOT / "README.md").read_text().splitlines()]
+    directory = INSTALLED.removesuffix("/bin/shoal")
+    unit = UNIT.read_text()
+    user = next(line for line in lines if line.startswith("sudo useradd --system --user-group"))
+    for line in (
+        f"sudo python3 -m venv {directory}",
+        f"sudo {directory}/bin/pip install .",
+        "sudo systemctl enable --now shoal",
+    ):
+        assert line in lines
+    assert f"User={user.split()[-1]}\nGroup={user.split()[-1]}\n" in unit
+    assert f"ExecStart={INSTALLED} run\n" in unit
 
 
 def test_it_tells_when_it_is_ready_alive_and_stopping(agents, manager):
