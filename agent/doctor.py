@@ -111,7 +111,8 @@ def _check(
 
 
 @_check(
-    "membership", lambda facts: f"{len(facts.peers)} other nodes" if facts.peers else "alone, as the first of a cluster"
+    "membership",
+    lambda facts: f"{_nodes(len(facts.peers), 'other ')} known" if facts.peers else "alone, as the first of a cluster",
 )
 def _membership(facts: Facts) -> Iterator[tuple[str, str, str]]:
     if facts.isolated:
@@ -133,7 +134,7 @@ def _seeds(facts: Facts) -> Iterator[tuple[str, str, str]]:
         yield PROBLEM, f"the seed {seed} does not resolve: {why}", "correct gossip.seeds, or the name service"
 
 
-@_check("udp", lambda facts: f"{_asked(facts)} nodes asked, all answer")
+@_check("udp", lambda facts: f"{_nodes(_asked(facts))} asked, all answer" if _asked(facts) else "no nodes to ask")
 def _udp(facts: Facts) -> Iterator[tuple[str, str, str]]:
     silent = [peer for peer in facts.peers if peer.udp is False]
     broken = [peer for peer in facts.peers if peer.tcp or (peer.udp_broken and not peer.udp)]
@@ -257,6 +258,10 @@ def _versions(facts: Facts) -> Iterator[tuple[str, str, str]]:
 
 def _order(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d{1,9}", version))
+
+
+def _nodes(count: int, which: str = "") -> str:
+    return f"{count} {which}node{'' if count == 1 else 's'}"
 
 
 def _asked(facts: Facts) -> int:
