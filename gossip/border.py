@@ -230,7 +230,7 @@ class Border:
             case Ping():
                 outdated: tuple[bytes, ...] = ()
                 if message.sender.node_id != core.identity.node_id:
-                    outdated = parts.intake.hear(message.sender, None, message.items, now).outdated
+                    outdated = parts.intake.hear(message.sender, message.items.address, message.items, now).outdated
                     parts.intake.report(message, now)
                     parts.answers.judge_view(message, now)
                 if parts.answers.meant_for_another(message):
@@ -244,7 +244,7 @@ class Border:
                 if not self._pushes.take(now):
                     core.count("pushes refused")
                     return None
-                parts.intake.hear(message.sender, None, message.items, now)
+                parts.intake.hear(message.sender, message.items.address, message.items, now)
                 return core.message(wire.PUSHED)
             case Pull():
                 return parts.sections.serve(message, now)
@@ -257,8 +257,8 @@ def _place(message: Message, source: Address) -> Address | None:
     """Where the sender of a datagram can be reached: as it says itself, else where it came from."""
     match message:
         case PingRequest():
-            # The address in a ping request is its target's.
-            return source
+            # The address in a ping request is its target's: whether its sender claims its source we do not know.
+            return None
         case Ack() if message.flags & Flag.RELAYED:
             return None
         case _:

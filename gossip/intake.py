@@ -33,8 +33,8 @@ class Intake:
         self._relay = relay
 
     def hear(self, speaker: Speaker, address: Address | None, items: Items, now: float) -> Taken:
-        """A message came: who sent it, where it came from if that tells where its sender is, and what else it says."""
-        verdict = self._liveness.hear(speaker, address or items.address, now)
+        """A message came: who sent it, where that one can be reached if it is known, and what else it says."""
+        verdict = self._liveness.hear(speaker, address, now)
         if items.unknown:
             self._core.counters["items of unknown type"] += items.unknown
         taken = self.take(items, speaker.node_id, now) if items else NOTHING_TAKEN

@@ -130,7 +130,7 @@ class Pager:
             return self._end(session, Ending.BUSY)
         # What a first join teaches is known to all the others: it is not news to pass on.
         self._spread.muted = session.joining
-        session.taught = self._intake.hear(reply.sender, None, reply.items, now).taught or session.taught
+        session.taught = self._intake.hear(reply.sender, reply.items.address, reply.items, now).taught or session.taught
         self._spread.muted = False
         if reply.items.hashes:
             session.partner = reply.items.hashes
@@ -168,7 +168,7 @@ class Pager:
             body.append(items.pack_hashes(core.table.buckets))
         unequal = differing_buckets(core.table.buckets, message.items.hashes)
         if heed:
-            self._intake.hear(message.sender, None, message.items, now)
+            self._intake.hear(message.sender, message.items.address, message.items, now)
         page, place = self._page(place, unequal, room - items.PLACE_BYTES - sum(map(len, body)), now)
         body += page
         if place != END:

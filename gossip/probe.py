@@ -247,7 +247,7 @@ class Prober:
         ack = self._core.reply(frame)
         if not isinstance(ack, Ack) or ack.sender.node_id != probe.target or ack.request != probe.request:
             return False
-        self._intake.hear(ack.sender, None, ack.items, now)
+        self._intake.hear(ack.sender, ack.items.address, ack.items, now)
         return True
 
     def _end_early(self, probe: Probe, now: float) -> None:
@@ -316,11 +316,15 @@ class Prober:
             del self._in_flight[probe.target]
 
     def send_failed(self, to: Address) -> None:
-        """The shell could not send to that address: rounds whose ping this was accuse nobody."""
+        """The shell could not send to that address: rounds whose ping this was accuse nobody, nor owe relays a nack."""
         for probe in self._in_flight.values():
-            entry = self._core.table.get(probe.target)
-            if entry is not None and entry.claim.address == to:
+            if self._lives_at(probe.target, to):
                 probe.send_failed = True
+            probe.relays = {relay for relay in probe.relays if not self._lives_at(relay, to)}
+
+    def _lives_at(self, node_id: bytes, address: Address) -> bool:
+        entry = self._core.table.get(node_id)
+        return entry is not None and entry.claim.address == address
 
     def heal(self, entry: Entry, now: float) -> None:
         """Ping a dead member once more, outside of any round: it may have come back."""

@@ -183,7 +183,7 @@ class Syncer:
         `start`: the bucket from which it was asked for.
         """
         core, sender = self._core, reply.sender.node_id
-        taught = self._intake.hear(reply.sender, None, reply.items, now).taught
+        taught = self._intake.hear(reply.sender, reply.items.address, reply.items, now).taught
         if reply.items.observed not in {None, core.address}:
             core.elsewhere = True
         if not reply.flags & Flag.STALE:
@@ -244,7 +244,7 @@ class Syncer:
         differing = set(range(items.BUCKETS))
         if not joining:
             differing = differing_buckets(core.table.buckets, message.items.hashes)
-        self._intake.hear(message.sender, None, message.items, now)
+        self._intake.hear(message.sender, message.items.address, message.items, now)
         reply = [*self._observed(message.sender.node_id, host), *self._reply(differing, message, now)]
         return wire.message(wire.SYNCED, core.speaker, reply, flags=Flag.STALE if core.stale else 0)
 

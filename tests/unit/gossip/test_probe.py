@@ -227,6 +227,25 @@ def test_a_send_error_of_ours_accuses_nobody(kit, bench):
     assert two.shown() is State.ALIVE
 
 
+def test_a_relay_that_we_could_not_ask_owes_us_nothing(kit, bench):
+    five = bench(5)
+    ping, effects = five.probe(1.0)
+    asked = five.fire(effects, Purpose.DIRECT, 1.5)
+    (_, first), *others = kit.opened(asked, PingRequest)
+    for _, to in others:
+        five.node.send_failed(to, 1.5)
+    five.say(wire.NACK, int(first[0].rpartition(".")[2]), ping.request, 1.6)
+    five.fire(asked, Purpose.ROUND, 2.0)
+    assert five.node.health == 0
+
+
+def test_a_ping_request_tells_nothing_of_its_senders_address(kit, bench):
+    three = bench(3)
+    request = wire.ping_request(42, kit.speaker(2, incarnation=5), (kit.id(3), 1000, 400), kit.address(3))
+    three.node.receive(kit.frames.wrap(request), ("192.0.2.1", 1), 1.0)
+    assert three.node.member(kit.id(2)).address == kit.address(2)
+
+
 def test_relaying_for_others(kit, bench):
     three = bench(3)
     request = wire.ping_request(42, kit.speaker(2), (kit.id(3), 1000, 400), kit.address(3))
