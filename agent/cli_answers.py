@@ -242,5 +242,5 @@ class CheckedClient(Client):
             raise BadFrame(
                 f"what answers on {self.socket_path} is no agent of this version: its answer to {call} holds "
                 f"{error.got}{where}, where {error.wanted} is expected",
-                hint="another program may listen there, or an agent of another version: see `shoal status` there",
+                hint="another program may listen there, or an agent of another version",
             ) from None

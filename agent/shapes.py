@@ -41,15 +41,15 @@ class NoFit(ValueError):
 ABSENT = object()
 
 
-class Exactly:
-    """A value of one type, and of none that is derived from it: a boolean is no number."""
+class OfType:
+    """A value of one of the types, and of none that is derived from them: a boolean is no number."""
 
-    def __init__(self, kind: type, wanted: str) -> None:
-        self._kind = kind
+    def __init__(self, wanted: str, *kinds: type) -> None:
         self._wanted = wanted
+        self._kinds = kinds
 
     def check(self, value: Any) -> None:
-        if type(value) is not self._kind:
+        if type(value) not in self._kinds:
             raise NoFit(self._wanted, value)
 
 
@@ -172,12 +172,12 @@ def one_of(*texts: str) -> Where:
     return Where(TEXT, texts.__contains__, f"one of {', '.join(texts)}")
 
 
-TEXT = Exactly(str, "text")
-FLAG = Exactly(bool, "true or false")
-INT = Exactly(int, "a whole number")
+TEXT = OfType("text", str)
+FLAG = OfType("true or false", bool)
+INT = OfType("a whole number", int)
 COUNT = Where(INT, lambda value: value >= 0, "a whole number from 0")
-NOTHING = Exactly(type(None), "null")
+NOTHING = OfType("null", type(None))
 # Infinity and what is no number have no form in JSON.
-NUMBER = Either(INT, Where(Exactly(float, "a number"), lambda value: value - value == 0, "a finite number"))
-SCALAR = Either(TEXT, INT, FLAG)
+NUMBER = Where(OfType("a number", int, float), lambda value: value - value == 0, "a finite number")
+SCALAR = OfType("text, a whole number, true or false", str, int, bool)
 PLAIN = Plain()
