@@ -467,11 +467,13 @@ async def test_requests_of_others_are_served_by_the_node(start, make, node, peer
     assert peer.heard() == [b"news"]
 
 
-async def test_what_the_streams_refuse_is_counted(start, make, eventually):
+async def test_what_the_streams_refuse_is_counted_and_the_node_is_told_from_where(start, make, node, eventually):
+    node.script["serve"] = (None, [])
     driver = await start()
     async with await trio.open_tcp_stream(*make.address) as stream:
         await stream.send_all(b"GET / HTTP/1.1\r\n\r\n")
         await eventually(lambda: driver.counters == {"streams: no frame": 1})
+        assert node.inputs("serve") == [("serve", b"GET ", stream.socket.getsockname())]
 
 
 # Seeds
