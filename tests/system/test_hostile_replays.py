@@ -84,32 +84,6 @@ def recorded(spread_out, network, gossip, eventually):
         yield agents, tape
 
 
-def test_what_was_said_once_says_nothing_new(recorded, watch, throughout, eventually):
-    agents = one, *_ = recorded[0]
-    tape, chance = recorded[1], random.Random(6)
-    watching = [watch(agent) for agent in agents]
-    before, held = facts(agents), memory(one)
-    orders = (list(tape.frames), tape.frames[::-1], chance.choices(tape.frames, k=PLAYED // 2))
-    sealed = "key" in (one.status()["encryption"] or "")
-    counted = gossip_counters(one).get("refused: replayed", 0)
-    played = 0
-    for order in orders:
-        for frame in order:
-            tape.play(bytes, frame)
-            played += 1
-            time.sleep(PACE_SECONDS)
-    throughout(CALM, lambda: facts(agents) == before, "what they knew")
-    if sealed:
-        assert gossip_counters(one)["refused: replayed"] - counted > 0.95 * played
-    assert memory(one) - held < GROWTH_BYTES
-    told = {event["event"] for seen in watching for event in seen.events}
-    assert told.isdisjoint({"failed", "left", "replaced", "joined", "refuted", "suspected"}), told
-    assert "Traceback" not in one.output()
-    # And it is as ready for news as before.
-    agents[1].call("labels_set", {"labels": {"mark": "new"}})
-    eventually(lambda: one.rows()["two"]["labels"].get("mark") == "new", "news")
-
-
 def damages(chance):
     def flip(payload):
         flipped = bytearray(payload)
@@ -128,26 +102,45 @@ def damages(chance):
     }
 
 
-def test_damaged_packets_of_ours_are_counted_and_change_nothing(recorded, watch, throughout, eventually):
-    agents = one, *_ = recorded[0]
-    tape, chance = recorded[1], random.Random(8)
-    watching = [watch(agent) for agent in agents]
-    before, counted = facts(agents), refused(one)
+def replayed(agents, tape, chance):
+    """Play the tape again as it is: in its order, backwards, and mixed."""
+    one = agents[0]
+    counted, played = gossip_counters(one).get("refused: replayed", 0), 0
+    for order in (list(tape.frames), tape.frames[::-1], chance.choices(tape.frames, k=PLAYED // 2)):
+        for frame in order:
+            tape.play(bytes, frame)
+            played += 1
+            time.sleep(PACE_SECONDS)
+    if one.status()["encryption"]:
+        assert gossip_counters(one)["refused: replayed"] - counted > 0.95 * played
+
+
+def damaged(agents, tape, chance, count, eventually):
+    """Play frames of the tape, each damaged in some way; all are counted."""
+    one, counted = agents[0], refused(agents[0])
     kinds = list(damages(chance).values())
     frames = [frame for frame in tape.frames if len(frame) < 1300]
+    for number in range(count):
+        tape.play(kinds[number % len(kinds)], chance.choice(frames))
+        if number % 50 == 0:
+            one.status()
+    eventually(lambda: refused(one) - counted > 0.95 * count, "all that was refused")
 
-    def play(count):
-        for number in range(count):
-            tape.play(kinds[number % len(kinds)], chance.choice(frames))
-            if number % 50 == 0:
-                one.status()
 
-    play(PLAYED // 3)
+def test_what_was_said_once_says_nothing_new_and_damaged_it_says_nothing(recorded, watch, throughout, eventually):
+    agents, tape = recorded
+    one, chance = agents[0], random.Random(6)
+    watching = [watch(agent) for agent in agents]
+    before = facts(agents)
+    damaged(agents, tape, chance, PLAYED // 3, eventually)
     held = memory(one)
-    play(PLAYED)
-    eventually(lambda: refused(one) - counted > 0.95 * (PLAYED + PLAYED // 3), "all that was refused")
+    damaged(agents, tape, chance, PLAYED, eventually)
+    replayed(agents, tape, chance)
     throughout(CALM, lambda: facts(agents) == before, "what they knew")
     assert memory(one) - held < GROWTH_BYTES
     told = {event["event"] for seen in watching for event in seen.events}
     assert told.isdisjoint({"failed", "left", "replaced", "joined", "refuted", "suspected"}), told
     assert "Traceback" not in one.output()
+    # And it is as ready for news as before.
+    agents[1].call("labels_set", {"labels": {"mark": "new"}})
+    eventually(lambda: one.rows()["two"]["labels"].get("mark") == "new", "news")
