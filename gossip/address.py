@@ -22,6 +22,12 @@ def canonical(host: str) -> str:
     return str(found)
 
 
+def text(address: Address) -> str:
+    """For people."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 @lru_cache(maxsize=_CACHED)
 def pack(address: Address | None) -> tuple[int, bytes]:
     """Family and bytes."""

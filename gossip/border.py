@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from . import wire
+from .address import text
 from .answer import fitting, room_for
 from .core import Core
 from .effects import Isolation
@@ -98,7 +99,7 @@ class Border:
     def _note(self, refusal: FrameRefused, source: Address, now: float) -> None:
         if now - self._noted.get(refusal.place, NEVER) >= _NOTE_SECONDS:
             self._noted[refusal.place] = now
-            self._core.note("packet.refused", source=f"{source[0]}:{source[1]}", reason=str(refusal))
+            self._core.note("packet.refused", source=text(source), reason=str(refusal))
 
     def _speak_up(self, size: int, source: Address, now: float) -> None:
         """A member used a key that we slept through: once it hears us it answers in one that we have."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from .address import text
 from .core import Core
 from .effects import Outcome, Purpose, ResolveSeeds, TimedOut, Token
 from .member import Address, State
@@ -156,7 +157,7 @@ class Joiner:
         if not busy and not self.joined and self._retry is None:
             self._tries += 1
             if self._tries % _NOTED_TRIES == 2:
-                tried = ", ".join(f"{host}:{port}" for host, port in self.seeds) or "none with an address"
+                tried = ", ".join(map(text, self.seeds)) or "none with an address"
                 self._core.note(
                     "join.failed", tries=self._tries, seeds=tried, hint="same cluster and key, address, firewall?"
                 )

@@ -76,6 +76,11 @@ def test_a_sealed_node_does_the_same(kit, take, kind):
     assert len(list(node.members())) == 1
 
 
+def test_an_ipv6_source_is_told_as_people_write_it(kit):
+    (note,) = kit.node(1).receive(HTTP, ("fd00::7", 7931), 1.0)
+    assert note.fields["source"] == "[fd00::7]:7931"
+
+
 def test_one_that_is_refused_on_both_ways_is_noted_once(kit):
     node = kit.node(1)
     assert node.receive(HTTP, kit.address(9), 1.0)
