@@ -15,13 +15,10 @@ from .core import Core
 from .effects import Effect, Outcome, Purpose, Token
 from .errors import UnknownNode
 from .frames import Frames, PlainFrames
-from .member import Address, Identity, Member, Rank, State
+from .member import Address, Identity, Member
 from .parts import Parts
 from .settings import Settings
 from .vitals import Vitals
-
-_LEAVE_SECONDS = 2.0  # pings are answered as left for this long
-_LEAVE_BURSTS = 3  # fanouts to which leaving is told at once
 
 
 class Node:
@@ -137,16 +134,8 @@ class Node:
 
     def leave(self, now: float) -> list[Effect]:
         """Say goodbye. `Left` follows; until then keep feeding the node."""
-        core = self._core
-        if not core.leaving:
-            core.leaving = True
-            core.me.row = core.me.row._replace(claim=core.me.claim._replace(rank=Rank.LEFT))
-            core.me.shown, core.me.shown_at = State.LEFT, now
-            core.table.touch(core.me, now)
-            self._parts.spread.row(core.me.node_id, now, first=True)
-            self._parts.spread.burst(_LEAVE_BURSTS * core.settings.fanout, now)
-            core.wake(Purpose.LEAVE, _LEAVE_SECONDS if core.table.live else 0.0)
-        return core.taken()
+        self._parts.farewell.begin(now)
+        return self._core.taken()
 
     def move(self, address: Address, now: float) -> list[Effect]:
         """This node is reached at another address from now on; a new incarnation tells it."""

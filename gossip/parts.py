@@ -8,7 +8,8 @@ from .absence import Absence
 from .answer import Answers
 from .core import Core
 from .echo import Echoes
-from .effects import Left, Outcome, Purpose, Token
+from .effects import Outcome, Purpose, Token
+from .farewell import Farewell
 from .intake import Intake
 from .join import Joiner
 from .liveness import Liveness
@@ -44,6 +45,7 @@ class Parts:
         self.syncer = Syncer(core, self.intake, self.sections, self.pager, self.absence)
         self.joiner = Joiner(core, self.spread, self.syncer, self.strangers)
         self.joiner.remembered = list(remembered)
+        self.farewell = Farewell(core, self.spread)
         self.upkeep = Upkeep(core, self.liveness, self.prober, self.joiner, self.syncer)
         self._timers: dict[Purpose, Callable[[Token, float], None]] = {
             Purpose.PROBE: lambda _, now: self.upkeep.tick(now),
@@ -58,7 +60,7 @@ class Parts:
             Purpose.EXTRA: lambda _, __: self.syncer.with_anyone(),
             Purpose.JOIN: lambda token, _: self.joiner.retry(token.number),
             Purpose.SELF: lambda token, now: self.selfrules.unanswered(token.number, now),
-            Purpose.LEAVE: lambda _, __: core.emit(Left()),
+            Purpose.LEAVE: lambda token, _: self.farewell.again(token.number),
         }
 
     def wake(self, token: Token, now: float) -> None:

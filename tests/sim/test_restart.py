@@ -1,8 +1,8 @@
 """A node that comes back quickly, a peer that leaves politely, seeds that never answer."""
 
 import pytest
-from shoal.gossip import Change, Settings
-from shoal.gossip.simulation import Cluster
+from shoal.gossip import Change, Settings, State
+from shoal.gossip.simulation import Cluster, Network
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
@@ -28,6 +28,18 @@ def test_the_last_one_after_a_polite_leave_is_alone_and_not_isolated():
     cluster.leave(1)
     cluster.run(60.0)
     assert not cluster.machines[0].node.isolated
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.1])
+def test_of_many_that_leave_at_once_all_are_known_to_have_left(loss):
+    for seed in range(20):
+        cluster = Cluster(20, Settings.local(), seed=seed, network=Network(loss=loss))
+        cluster.start(within=1.0)
+        cluster.run(12.0)
+        for index in range(1, 20):
+            cluster.after(0.3 * cluster.chance.random(), cluster.leave, index)
+        cluster.run(4.0)
+        assert {cluster.shown(0, index) for index in range(1, 20)} == {State.LEFT}, f"seed {seed}"
 
 
 def test_the_last_one_after_a_crash_is_isolated_first():
