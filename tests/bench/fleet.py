@@ -180,9 +180,10 @@ def lose(share: float) -> None:
     """
     if other := [name for _, name in socket.if_nameindex() if name != "lo"]:
         raise SystemExit(f"--loss is only for a namespace of its own (see --help); this one has {', '.join(other)}")
-    rule = f"meta l4proto {{ tcp, udp }} numgen random mod 1000 < {round(share * 1000)} drop"
-    table = "table ip lab { chain way { type filter hook input priority 0; %s } }"
-    text = "table ip lab\ndelete table ip lab\n" + (table % rule if share else "")
+    way = "add chain ip lab way { type filter hook input priority 0; }"
+    rule = f"add rule ip lab way meta l4proto {{ tcp, udp }} numgen random mod 1000 < {round(share * 1000)} drop"
+    lines = ["add table ip lab", "delete table ip lab", *(["add table ip lab", way, rule] if share else [])]
+    text = "".join(f"{line}\n" for line in lines)
     subprocess.run(["nft", "-f", "-"], input=text, text=True, check=True)
 
 

@@ -162,6 +162,8 @@ async def under_loss(fleet: Fleet, share: float, seconds: float) -> dict[str, ob
 
 async def bench(make: Make, options: argparse.Namespace) -> dict[str, object]:
     """All that the options ask for, as one value for JSON."""
+    if options.loss:
+        lose(0.0)  # to say at once where it cannot be
     result: dict[str, object] = {
         "nodes": options.nodes,
         "profile": options.profile,
