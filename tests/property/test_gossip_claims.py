@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shoal.gossip import Identity, Node, Settings, wire
 from shoal.gossip.frames import PlainFrames
-from shoal.gossip.items import pack_row
+from shoal.gossip.items import pack_address, pack_row
 from shoal.gossip.member import Claim, Rank
-from shoal.gossip.messages import Row, Speaker
+from shoal.gossip.messages import ANYONE, Row, Speaker, Summary
 from shoal.gossip.precedence import capped, join, standing
 
 MOST = 3
 SUBJECT = b"s" * 16
+FRAMES, TELLER, THERE = PlainFrames("shoal"), Speaker(b"t" * 16, 1, 0), ("10.2.0.1", 1)
 
 
 def place(generation: int, incarnation: int) -> tuple[str, int]:
@@ -53,18 +54,21 @@ def test_all_orders_give_one_claim(heard: list[Claim]):
 
 
 def holder() -> Node:
+    """A node that knows the teller: it came by a stream, which is proof of its address."""
     identity = Identity(node_id=b"n" * 16, generation=1, boot_id=b"b" * 8)
-    return Node(identity, Settings.lan(), Random(1), advertise=("10.1.0.1", 1))
+    node = Node(identity, Settings.lan(), Random(1), advertise=("10.1.0.1", 1))
+    opening = wire.opening(wire.PING, 0, TELLER, 0, Summary(0, bytes(8), 0, 0, 0))
+    node.serve(FRAMES.wrap(b"".join((opening, wire.aim(ANYONE, 0, 0, 0), pack_address(THERE)))), THERE, 0.0)
+    return node
 
 
 @given(st.lists(claims(), min_size=1, max_size=4), st.randoms(use_true_random=False))
 def test_nodes_that_hear_the_same_in_any_order_hold_the_same(heard: list[Claim], chance: Random):
-    frames, teller = PlainFrames("shoal"), Speaker(b"t" * 16, 1, 0)
-    packets = [frames.wrap(wire.message(wire.GOSSIP, teller, (pack_row(Row(claim)),))) for claim in heard]
+    packets = [FRAMES.wrap(wire.message(wire.GOSSIP, TELLER, (pack_row(Row(claim)),))) for claim in heard]
     one, other = holder(), holder()
     for packet in packets:
-        one.receive(packet, ("10.2.0.1", 1), 0.0)
+        one.receive(packet, THERE, 0.0)
     for packet in chance.sample(packets * 2, 2 * len(packets)):
-        other.receive(packet, ("10.2.0.1", 1), 0.0)
+        other.receive(packet, THERE, 0.0)
     held = [node._core.table.get(SUBJECT).claim for node in (one, other)]
     assert held[0] == held[1] == reduce(joined, heard)
