@@ -67,7 +67,7 @@ class Roster:
         self, here: bytes, member: Callable[[bytes], Member | None], *, epoch: Callable[[], float] = lambda: 0.0
     ) -> None:
         self._view = View.of((), here=here.hex())
-        # Members whose vitals are newer than in the view. The lock is for readers in other threads.
+        # Members of whom more is known than the view has, but no news. The lock is for readers in other threads.
         self._fresh: dict[str, Member] = {}
         self._swapping = threading.RLock()
         self.watchers = Watchers()
@@ -86,7 +86,7 @@ class Roster:
                 for node_id, member in fresh.items():
                     held = self._view.get(node_id)
                     if held is not None:
-                        self._view = self._view.replace(attrs.evolve(held, **_vitals_fields(member)))
+                        self._view = self._view.replace(attrs.evolve(held, **_passing(member)))
         return self._view
 
     def identity(self, here: bytes) -> None:
@@ -159,11 +159,10 @@ class Roster:
             node_id=node_id,
             addr=address_text(member.address) if member.address is not None else "",
             state=_STATES[member.state],
-            incarnation=member.incarnation,
             generation=member.generation,
             udp_broken=member.udp_broken,
             engines=None if engines is None else _here_and_now(engines, self._epoch()),
-            **_vitals_fields(member),
+            **_passing(member),
             **fields,
         )
 
@@ -194,8 +193,10 @@ class Roster:
         self.histories = MappingProxyType(others if history is None else {**others, node_id: history})
 
 
-def _vitals_fields(member: Member) -> dict[str, Any]:
+def _passing(member: Member) -> dict[str, Any]:
+    """What changes without any news: vitals, and the incarnation of who refuted what we never heard."""
     return {
+        "incarnation": member.incarnation,
         "vitals": None if member.vitals is None else node_vitals(member.vitals),
         "vitals_at": member.vitals_at,
     }

@@ -148,6 +148,13 @@ def test_vitals_come_with_when_they_were_true(table):
     assert (record.vitals.ram_available_mb, record.vitals_at, record.age(50.0)) == (512, 41.5, 8.5)
 
 
+def test_a_refutation_of_what_we_never_heard_comes_with_the_vitals(table):
+    """Nobody showed the node suspect here, so its greater incarnation is no news; the row has it all the same."""
+    table.show()
+    record = table.show(Change.VITALS, incarnation=1, vitals=Vitals(available_mib=512), vitals_at=41.5)
+    assert record.incarnation == 1
+
+
 def test_vitals_that_nobody_looked_at_are_in_the_next_view_and_no_view_changes_afterwards(table):
     table.show()
     before = table.roster.view
