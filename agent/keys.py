@@ -213,7 +213,10 @@ class Keys:
     # Commands
 
     def facts(self) -> RingFacts:
-        """Which members have which keys, as far as this node knows."""
+        """Which members have which keys, as far as this node knows.
+
+        A rotation is over when no other key than its target is known: one to the only key there is ends with that.
+        """
         shown = [member for member in self._members() if member.state is not State.LEFT]
         self._reports = {m.node_id: r for m in shown if (r := self._reports.get(m.node_id)) is not None}
         here, ring = self._here(), self.ring
@@ -221,7 +224,9 @@ class Keys:
         ids = {m.node_id: ring.ids if m.node_id == here else _ids(self._report(m)) for m in shown}
         live = {node: has for node, has in ids.items() if node in alive}
         dead = {node: has for node, has in ids.items() if node not in alive}
-        return ring_facts(ring, live, dead, target=self._held.document.target, stored=self._state is not None)
+        target = self._held.document.target
+        over = all(known == target for has in ids.values() for known in has)
+        return ring_facts(ring, live, dead, target="" if over else target, stored=self._state is not None)
 
     def install(self, text: str, *, everywhere: bool = True) -> str:
         """Open frames of this key too, on all nodes or only here; its id. Again does nothing."""
@@ -240,7 +245,7 @@ class Keys:
         Raises:
             Refused: a rotation to another key is under way, or none is and no key is given.
         """
-        target = self._held.document.target
+        target = self.facts().target
         new = key_id(_parsed(text)) if text is not None else wanted
         if new is None and not target:
             raise Refused("no rotation is under way", hint="give the new key: shoal keys rotate FILE")
@@ -304,7 +309,7 @@ class Keys:
             ids=ring.ids,
             carried=tuple(key for key in carried if key in ring.keys),
             removed=(*gone, remove)[-MOST_REMOVED:] if remove else gone,
-            target=before.target if target is None else target,
+            target=self.facts().target if target is None else target,
         )
         self._change(attrs.evolve(self._held, document=document))
 

@@ -128,6 +128,30 @@ def test_a_rotation_is_resumed_anywhere_and_another_is_refused_meanwhile(cluster
     assert one.rotate(key_text(OTHER), None) == key_id(OTHER)
 
 
+def test_a_rotation_to_the_only_key_there_is_is_over_at_once(cluster):
+    one, two = cluster.add(1), cluster.add(2)
+    assert one.rotate(key_text(OLD), None) == key_id(OLD)
+    cluster.spread()
+    assert one.facts().target == two.facts().target == ""
+    with pytest.raises(Refused, match="no rotation is under way"):
+        two.rotate(None, None)
+    two.install(key_text(OTHER))
+    cluster.spread()
+    assert one.facts().target == "", "and does not begin again with another key"
+    assert one.rotate(key_text(NEW), None) == two.rotate(key_text(NEW), None) == key_id(NEW)
+
+
+def test_a_rotation_to_the_only_key_here_goes_on_while_others_have_another(cluster):
+    one, two = cluster.add(1, NEW), cluster.add(2, NEW, OLD)
+    cluster.spread()
+    one.rotate(key_text(NEW), None)
+    cluster.spread()
+    assert one.facts().target == two.facts().target == key_id(NEW)
+    one.remove(key_id(OLD))
+    assert cluster.rings() == [(NEW,)] * 2
+    assert one.facts().target == two.facts().target == ""
+
+
 def test_a_key_stays_while_somebody_who_is_down_lacks_its_successor(cluster):
     one, _two = cluster.add(1), cluster.add(2)
     cluster.states[2] = State.DEAD
