@@ -134,11 +134,12 @@ def _task(given: str | None) -> dict[str, Any]:
 
 
 def _parsed(text: str, where: str) -> dict[str, Any]:
-    """JSON when it looks so, else TOML."""
+    """JSON by its name, or when it begins as a map of JSON does, for no TOML does; else TOML."""
     if len(text) > _FILE_BYTES:
         raise UsageError(f"{where} is no task: it is longer than {_FILE_BYTES >> 20} MiB")
+    is_json = where.endswith(".json") or text.lstrip()[:1] == "{"
     try:
-        if text.lstrip()[:1] in ("{", "["):
+        if is_json:
             import json
 
             task = json.loads(text)
@@ -147,7 +148,9 @@ def _parsed(text: str, where: str) -> dict[str, Any]:
 
             task = tomllib.loads(text)
     except ValueError as error:
-        raise UsageError(f"{where} is neither JSON nor TOML: {error}") from None
+        raise UsageError(f"{where} is no {'JSON' if is_json else 'TOML'}: {error}") from None
+    except RecursionError:
+        raise UsageError(f"{where} is no task: its values are nested too deep") from None
     if not hasattr(task, "keys"):
         raise UsageError(f"{where} is no task: expected a map of fields")
     return task

@@ -106,9 +106,12 @@ def test_a_file_is_read_and_flags_stand_over_it(placing, tmp_path, monkeypatch, 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{", "neither JSON nor TOML"),
-        (b"a = ", "neither JSON nor TOML"),
-        (b"[1, 2]", "expected a map of fields"),
+        (b"{", "task.toml is no JSON"),
+        (b"a = ", "task.toml is no TOML"),
+        (b"[options]\ncount == 1\n", r"task.toml is no TOML: .*line 2, column 8"),
+        (b"[1, 2]", "task.toml is no TOML"),
+        (b'{"a": ' + b"[" * 100_000, "nested too deep"),
+        (b"a = " + b"[" * 100_000, "nested too deep"),
         (b"\xff\xfe", "is no text"),
         (b'options = 3\na = "x"\n', "options: expected a table"),
         (b"#" * (1 << 20) + b"##", "longer than 1 MiB"),
@@ -119,6 +122,19 @@ def test_a_file_that_is_no_task_is_refused(placing, tmp_path, content, message):
     file.write_bytes(content)
     with pytest.raises(UsageError, match=message):
         placing(str(file))
+
+
+def test_a_list_is_no_task(placing, tmp_path):
+    file = tmp_path / "task.json"
+    file.write_text("[1, 2]")
+    with pytest.raises(UsageError, match="expected a map of fields"):
+        placing(str(file))
+
+
+def test_a_file_of_toml_may_begin_with_a_table(placing, tmp_path):
+    file = tmp_path / "task.toml"
+    file.write_text("[options]\ncount = 2\n")
+    assert placing(str(file), "--class", "go-build")["options"] == {"count": 2}
 
 
 def test_what_cannot_be_meant_is_refused(placing, finding, tmp_path):
