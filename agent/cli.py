@@ -65,6 +65,7 @@ COMMANDS = {
 _DEFAULTS = {"labels": "list", "config": "show", "keys": "list"}
 # Options that may stand before the command too, and take a value.
 _LEADING = ("--socket", "--output", "-o")
+_HELP = ("-h", "--help")
 # What a shell reports for a program that a closed pipe, or Ctrl-C, ended.
 _CLOSED_PIPE = 128 + 13
 _INTERRUPTED = 128 + 2
@@ -130,11 +131,18 @@ def _give_up_output(stream: TextIO) -> None:
 
 def run(arguments: list[str]) -> int:
     leading, rest = _split(arguments)
+    if not rest and arguments and arguments[-1] in _LEADING:
+        raise UsageError(f"the option {arguments[-1]} takes a value", hint="shoal --help names the commands")
     if not rest:
         print(usage(), file=sys.stderr)
         return UsageError.exit_code
-    if rest[0] in ("-h", "--help", "help"):
+    if rest[0] == "help":
+        rest = [*rest[1:], "--help"]
+    if rest[0] in _HELP:
         print(usage())
+        return 0
+    if rest[1:2] and rest[1] in _HELP and _actions(rest[0]):
+        print(group_usage(rest[0]))
         return 0
     if rest[0] in ("-V", "--version"):
         rest[0] = "version"
@@ -167,6 +175,25 @@ def usage() -> str:
     )
 
 
+def group_usage(group: str) -> str:
+    """The commands of two words that begin with this one."""
+    names = [f"{group} {action}" for action in _actions(group)]
+    width = max(map(len, names))
+    return "\n".join(
+        [
+            f"usage: shoal {group} ACTION ...",
+            "",
+            *(f"  {name:<{width}}  {COMMANDS[name][1]}" for name in names),
+            "",
+            f"Alone it is shoal {group} {_DEFAULTS[group]}. Each explains itself: shoal {group} ACTION --help.",
+        ]
+    )
+
+
+def _actions(group: str) -> list[str]:
+    return [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{group} ")]
+
+
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     """Options of every command that stand before the command's name, and the rest."""
     place = 0
@@ -190,7 +217,7 @@ def _named(words: list[str]) -> tuple[str, list[str]]:
     first, following = words[0], words[1:]
     if first in COMMANDS:
         return first, following
-    actions = [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{first} ")]
+    actions = _actions(first)
     if actions:
         leading, rest = _split(following)
         if rest and rest[0] in actions:

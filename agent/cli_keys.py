@@ -9,7 +9,7 @@ import time
 
 from . import cli_output as output
 from .cli_options import Command, Parser, agent, nothing, seconds
-from .errors import Refused, TryAgain, Unreachable, UsageError
+from .errors import Refused, ShoalError, TryAgain, Unreachable, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,8 +35,10 @@ def gen(options: argparse.Namespace) -> int:
         return 0
     try:
         handle = os.open(options.out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise Refused(f"{options.out} is there already", hint="a key never replaces a file") from None
     except OSError as error:
-        raise Refused(f"{options.out} cannot be made: {error.strerror}", hint="a key never replaces a file") from None
+        raise ShoalError(f"{options.out} cannot be made: {error.strerror}") from None
     with os.fdopen(handle, "w", encoding="ascii") as file:
         file.write(text)
     return 0

@@ -60,6 +60,41 @@ def test_every_command_explains_itself(shoal):
         assert out.startswith(f"usage: shoal {name}")
 
 
+@pytest.mark.parametrize("group", ["labels", "keys", "config"])
+def test_a_first_word_alone_explains_what_may_follow(shoal, group):
+    code, out, err = shoal(group, "--help")
+    assert (code, err) == (0, "")
+    assert [name for name in cli.COMMANDS if f"\n  {name} " in out] == [
+        name for name in cli.COMMANDS if name.startswith(f"{group} ")
+    ]
+
+
+def test_help_is_a_command_too(shoal):
+    assert shoal("help") == shoal("--help")
+    assert shoal("help", "members") == shoal("members", "--help")
+    assert shoal("help", "keys", "rotate") == shoal("keys", "rotate", "--help")
+    assert shoal("help", "keys") == shoal("keys", "--help")
+    assert "did you mean shoal members?" in shoal("help", "membrs")[2]
+
+
+@pytest.mark.parametrize("option", ["-o", "--output", "--socket"])
+def test_an_option_before_the_command_without_its_value_says_so(shoal, option):
+    code, out, err = shoal(option)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"shoal: the option {option} takes a value\n")
+
+
+def test_a_key_goes_into_a_new_file_or_nowhere(shoal, tmp_path):
+    file = tmp_path / "gossip.key"
+    assert shoal("keys", "gen", "--out", str(file)) == (0, "", "")
+    kept = file.read_text()
+    code, _, err = shoal("keys", "gen", "--out", str(file))
+    assert (code, file.read_text()) == (5, kept)
+    assert "a key never replaces a file" in err
+    code, _, err = shoal("keys", "gen", "--out", str(tmp_path / "none" / "x"))
+    assert (code, err) == (1, f"shoal: {tmp_path}/none/x cannot be made: No such file or directory\n")
+
+
 @pytest.mark.parametrize("command", [["members"], ["find", "a"], ["status"], ["leave"], ["labels"], ["watch"]])
 def test_without_an_agent_clients_end_with_69(shoal, tmp_path, command):
     path = str(tmp_path / "none.sock")
