@@ -73,8 +73,7 @@ def on_a_terminal(agent, environment, *, ignoring=False):
     command = [sys.executable, "-m", "shoal.agent.cli", "run", "--config", str(agent.config)]
     child, terminal = pty.fork()
     if child == 0:
-        if ignoring:
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if ignoring else signal.SIG_DFL)
         os.execve(command[0], command, environment)
     return child, terminal
 
