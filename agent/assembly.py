@@ -78,7 +78,7 @@ def assemble(
     address = find_address()
     # Request ids are what proves an answer: nobody may predict them from those seen before.
     chance = random.SystemRandom()
-    file = ring_of(gossip.key_file, state, os.environ)
+    file = ring_of(gossip.key_file, state, os.environ, where=config.origin("gossip.key_file").where)
 
     def publish_keys(payload: bytes) -> None:
         driver.publish(SectionKind.KEYS, payload)

@@ -53,7 +53,7 @@ def config_check(options: argparse.Namespace) -> int:
     from .key_source import ring_of
 
     config = _load(options)
-    ring_of(config.gossip.key_file, None, os.environ)
+    ring_of(config.gossip.key_file, None, os.environ, where=config.origin("gossip.key_file").where)
     for warning in config.warnings:
         output.write(f"warning: {warning}")
     output.write("the configuration is good")

@@ -269,7 +269,8 @@ def build(
     for path, problem in _contradictions(config):
         problems.setdefault(f"{path}: {problem}", config.origin(path).where or "default")
     if problems:
-        raise BadConfiguration("\n".join(f"{where}: {problem}" for problem, where in problems.items()))
+        lines = (p if p.startswith(f"{where}:") else f"{where}: {p}" for p, where in problems.items())
+        raise BadConfiguration("\n".join(lines))
     return config
 
 

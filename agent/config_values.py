@@ -15,9 +15,11 @@ from ..capabilities.errors import ValueRefused
 from ..capabilities.values import CapValue, check_key, check_value
 from ..gossip.member import Address
 from .addresses import seed
+from .nearest import nearest
 
 # As long as the longest host name, and safe in file names, table columns and the requirement language.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_NAME_CHARACTERS = 253
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
@@ -58,6 +60,8 @@ def absolute_paths(value: Any) -> tuple[str, ...]:
 
 
 def name(value: object) -> str:
+    if isinstance(value, str) and len(value) > _NAME_CHARACTERS:
+        raise UnfitValue(f"expected a name of at most {_NAME_CHARACTERS} characters, not {len(value)}")
     if isinstance(value, str) and _NAME.fullmatch(value):
         return value
     raise UnfitValue("expected a name that begins with a letter or digit, then also dots, underscores and hyphens")
@@ -71,7 +75,8 @@ def one_of(*choices: str) -> Callable[[object], str]:
     def choose(value: object) -> str:
         if isinstance(value, str) and value in choices:
             return value
-        raise UnfitValue(f"expected one of {', '.join(choices)}")
+        close = nearest(value, choices) if isinstance(value, str) else None
+        raise UnfitValue(f"expected one of {', '.join(choices)}" + (f"; did you mean {close}?" if close else ""))
 
     return choose
 

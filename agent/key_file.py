@@ -43,7 +43,8 @@ def read_lines(path: str, environ: Mapping[str, str]) -> list[tuple[int, str]]:
     try:
         text = _read(path, _BY_OTHERS_OF_CREDENTIAL if managed else _BY_OTHERS)
     except OSError as error:
-        raise BadConfiguration(f"the key file {path} cannot be read: {error.strerror or error}") from error
+        hint = f"shoal keys gen --out {path} makes one" if isinstance(error, FileNotFoundError) else None
+        raise BadConfiguration(f"the key file {path} cannot be read: {error.strerror or error}", hint=hint) from error
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
     found = [(number, line) for number, line in lines if line and not line.startswith("#")]
     if not found:

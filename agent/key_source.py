@@ -13,15 +13,24 @@ from .state import StateDirectory
 KEYS = "keys"
 
 
-def ring_of(path: str, state: StateDirectory | None, environ: Mapping[str, str]) -> KeyRing | None:
+def ring_of(
+    path: str, state: StateDirectory | None, environ: Mapping[str, str], *, where: str = ""
+) -> KeyRing | None:
     """The ring of the key file, the first key sealing; None for an agent without keys.
+
+    `where` is the place that names the file; messages begin with it.
 
     Raises:
         BadConfiguration: the file, or the ring in the state directory, cannot be used or others can read it; or
             there is only the latter: an agent that had keys must not go on in plaintext by a slip.
     """
     _check_stored(path, state)
-    return _ring(read_lines(path, environ), path) if path else None
+    try:
+        return _ring(read_lines(path, environ), path) if path else None
+    except BadConfiguration as error:
+        if not where:
+            raise
+        raise BadConfiguration(f"{where}: gossip.key_file: {error.message}", hint=error.hint) from error
 
 
 def _check_stored(path: str, state: StateDirectory | None) -> None:

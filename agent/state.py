@@ -7,6 +7,7 @@ never fatal: the node starts at worst without it.
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -56,6 +57,8 @@ class StateDirectory:
             raise _unusable(path, error) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         except OSError as error:
             os.close(self._lock)
             if isinstance(error, BlockingIOError):

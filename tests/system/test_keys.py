@@ -111,7 +111,7 @@ def test_a_key_file_that_cannot_be_trusted_stops_the_start(directory, shoal, mod
     for command in ("run", "config check"):
         done = shoal(*command.split(), "--socket", directory / "x.sock", "--bind", "127.0.0.1:0", "--key-file", path)
         assert (done.returncode, done.stdout) == (78, ""), done.stderr
-        assert done.stderr.startswith(f"shoal: the key file {path}")
+        assert done.stderr.startswith(f"shoal: --key-file: gossip.key_file: the key file {path}")
         assert says in done.stderr
         assert OLD[:20] not in done.stderr
         assert "sesame" not in done.stderr

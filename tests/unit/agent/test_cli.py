@@ -131,6 +131,17 @@ def test_a_bad_configuration_ends_with_78_and_names_the_place(shoal, tmp_path):
     assert shoal("config", "check", "--config", str(file))[0] == 78
 
 
+def test_a_key_file_that_cannot_be_used_ends_with_78_and_names_the_place(shoal, tmp_path):
+    file, key = tmp_path / "shoal.toml", tmp_path / "gossip.key"
+    file.write_text(f'[gossip]\nkey_file = "{key}"\n')
+    said = f"shoal: {file}:2: gossip.key_file: the key file {key} cannot be read: No such file or directory\n"
+    said += f"  hint: shoal keys gen --out {key} makes one\n"
+    assert shoal("config", "check", "--config", str(file)) == (78, "", said)
+    assert "shoal: --key-file: gossip.key_file: " in shoal("config", "check", "--key-file", str(key))[2]
+    shoal("keys", "gen", "--out", str(key))
+    assert shoal("config", "check", "--config", str(file))[0] == 0
+
+
 def test_config_shows_where_values_come_from(shoal, tmp_path, monkeypatch):
     monkeypatch.setenv("SHOAL_LOG_LEVEL", "debug")
     file = tmp_path / "shoal.toml"

@@ -75,7 +75,7 @@ def test_a_configuration_can_be_written_in_code():
     assert config.gossip.bind == ("127.0.0.1", 0)
     assert config.gossip.seeds == (("seed.example", 99),)
     assert config.origin("gossip.bind").source == "code"
-    with pytest.raises(BadConfiguration, match="did you mean bind"):
+    with pytest.raises(BadConfiguration, match=r"^gossip\.bnd: unknown key; did you mean bind\?$"):
         Config.of({"gossip": {"bnd": "127.0.0.1:0"}})
 
 
@@ -85,6 +85,8 @@ def test_a_configuration_can_be_written_in_code():
         ("[gossip]\n\nbnid = 1\n", "shoal.toml:3: gossip.bnid: unknown key; did you mean bind?"),
         ("[gosip]\nbind = 1\nseeds = 2\n", "shoal.toml:1: unknown section [gosip]; did you mean gossip?"),
         ("node = 7\n", "shoal.toml:1: node: expected a section [node], not a value"),
+        ('[log]\nlevel = "infos"\n', "expected one of debug, info, warning, error; did you mean info?"),
+        (f'[node]\nname = "{"n" * 254}"\n', "node.name: expected a name of at most 253 characters, not 254"),
         ('[log]\nlevel = "loud"\n', "shoal.toml:2: log.level: expected one of debug, info, warning, error"),
         ("log.level = 3\n", "shoal.toml:1: log.level: expected one of debug, info, warning, error"),
         ("log = {level = 3}\n", "shoal.toml:1: log.level: expected one of debug, info, warning, error"),
@@ -226,10 +228,10 @@ def test_a_file_beyond_all_measure_is_refused(refused, text, says):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"gossip": 5}, "gossip: gossip: expected a section [gossip], not a value"),
+        ({"gossip": 5}, "gossip: expected a section [gossip], not a value"),
         ({"gosip": {}}, "gosip: unknown section [gosip]; did you mean gossip?"),
-        ({"labels": None}, "labels: labels: expected a section [labels], not a value"),
-        ({"gossip": {5: 1}}, "gossip.5: gossip.5: unknown key"),
+        ({"labels": None}, "labels: expected a section [labels], not a value"),
+        ({"gossip": {5: 1}}, "gossip.5: unknown key"),
         ({5: {"a": 1}}, "5: unknown section [5]"),
     ],
 )

@@ -253,6 +253,15 @@ def test_a_directory_of_another_user_is_no_permission(where, monkeypatch):
         StateDirectory(where)
 
 
+def test_a_directory_that_cannot_be_written_is_no_permission_from_the_start(where, machine, monkeypatch):
+    before, _ = started(where)
+    with monkeypatch.context() as unwritable:
+        unwritable.setattr(os, "access", lambda *_arguments, **_options: False)
+        with pytest.raises(NoPermission, match="the state directory cannot be used"):
+            StateDirectory(where)
+    assert started(where)[0].node_id == before.node_id, "and its lock is free"
+
+
 @pytest.mark.parametrize(
     "value",
     [
