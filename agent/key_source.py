@@ -13,9 +13,7 @@ from .state import StateDirectory
 KEYS = "keys"
 
 
-def ring_of(
-    path: str, state: StateDirectory | None, environ: Mapping[str, str], *, where: str = ""
-) -> KeyRing | None:
+def ring_of(path: str, state: StateDirectory | None, environ: Mapping[str, str], *, where: str = "") -> KeyRing | None:
     """The ring of the key file, the first key sealing; None for an agent without keys.
 
     `where` is the place that names the file; messages begin with it.
