@@ -6,18 +6,15 @@ from typing import Any
 
 import attrs
 
-from ..capabilities.requirement import PlacementRequirement
-from ..capabilities.review import review
 from ..placement.ages import ages_of
-from ..placement.errors import UnknownNode as NotHeld
 from ..placement.explain import DEFAULT_CAP, explain_decision, explain_find
 from ..placement.find import Found, find_suitable_nodes
-from ..placement.nodes import NodeState
 from ..placement.options import NO_OPTIONS, Options
 from ..placement.place import place as place_task
 from ..placement.policy import Policy
 from ..placement.replies import decision_map, explanation_map, node_map
 from ..placement.select import Decision
+from ..placement.slips import slips, unknown_nodes
 from ..placement.state import ClusterState
 from ..placement.task import Task
 from ..placement.view import View
@@ -37,7 +34,6 @@ _AT_ONCE = 200
 _AT_ONCE_EACH = 1000
 # More rows of an explanation than anybody reads.
 _CAP = 1000
-_GONE = (NodeState.DEAD, NodeState.LEFT)
 
 NEVER, FAILURE, ALWAYS = "never", "failure", "always"
 
@@ -71,11 +67,11 @@ def find(request: Request) -> Pages | Later:
 
     def listed(head: Answer, found: Found) -> Pages:
         if arguments["review"]:
-            head["warnings"] = [*_slips(view, wanted), *_strangers(view, options)]
+            head["warnings"] = list(slips(view, wanted, options, most=_REVIEWED))
         labels = arguments["labels"]
         return in_pages((node_row(record, labels=labels, now=now, here=view.here) for record in found.nodes), head)
 
-    each = options.names_nodes or options.prefer or options.asks_for_a_set
+    each = options.names_nodes or options.prefer or options.asks_for_a_set or options.fallbacks
     if each and len(view) > _AT_ONCE_EACH:
         return Later(lambda: ended(*begun()))
     head, found = begun()
@@ -83,7 +79,7 @@ def find(request: Request) -> Pages | Later:
 
 
 def place(request: Request) -> Answer | Later:
-    """The node, or nodes, for a task; with `explain`, why, or why none."""
+    """The node, or nodes, for a task; with `explain`, why, or why none. With `review`, likely slips in `warnings`."""
     return _placed(request, request.arguments["task"], request.arguments["explain"])
 
 
@@ -117,6 +113,7 @@ class _Placement:
     policy: Policy
     options: Options
     now: float
+    review: bool
 
     def decide(self) -> Decision:
         return place_task(self.view, self.task, self.state, self.policy, now=self.now, options=self.options)
@@ -132,9 +129,15 @@ class _Placement:
         other = decision.runner_up
         if other is not None:
             answer["runner_up"]["fit_score"] = decision.ranking.scorer.score(other)
-        if strangers := _strangers(self.view, self.options):
-            answer["warnings"] = strangers
+        if warnings := self._warnings():
+            answer["warnings"] = warnings
         return answer
+
+    def _warnings(self) -> list[str]:
+        """Nodes that are named and not there are told in any case: they may have gone since."""
+        if self.review:
+            return list(slips(self.view, self.task.requirement, self.options, most=_REVIEWED))
+        return list(unknown_nodes(self.view, self.options))
 
     def _row(self, decision: Decision, place: int) -> dict[str, Any]:
         node = decision.chosen[place]
@@ -160,6 +163,7 @@ def _placed(request: Request, task: Task, explain: str) -> Answer | Later:
             policy=arguments["policy"],
             options=attrs.evolve(asked.options, seed=seed),
             now=now,
+            review=arguments.get("review", False),
         )
         return placement, placement.decide()
 
@@ -198,25 +202,10 @@ def _node_id(view: View, node: str | None) -> str | None:
     return None if node is None else resolve(view, node).node_id
 
 
-def _slips(view: View, requirement: PlacementRequirement) -> list[str]:
-    known = (record.capabilities for record in view.records[:_REVIEWED] if record.state not in _GONE)
-    return [str(slip) for slip in review(requirement, (record for record in known if record is not None))]
-
-
-def _strangers(view: View, options: Options) -> list[str]:
-    """Nodes that the options name and the view does not hold: gone, or misspelt."""
-    strangers: list[str] = []
-    for node in options.nodes_named:
-        try:
-            view.named(node)
-        except NotHeld as error:
-            strangers.append(str(error))
-    return strangers
-
-
 _REQUIREMENT = Argument("requirement", text(REQUIREMENT_BYTES, empty=True), default="")
 _OPTIONS = Argument("options", checks.options, default=Asked())
 _POLICY = Argument("policy", checks.policy, default=Policy.agent)
+_REVIEW = Argument("review", flag, default=False)
 _ONE_NODE = Argument("node", NODE, default=None)
 _LIMIT = Argument("limit", integer(1, _CAP), default=DEFAULT_CAP)
 
@@ -229,7 +218,7 @@ CALLS: tuple[Call, ...] = (
             Argument("limit", integer(1, _MANY), default=None),
             Argument("strict", flag, default=False),
             Argument("options", checks.find_options, default=NO_OPTIONS),
-            Argument("review", flag, default=False),
+            _REVIEW,
             Argument("explain", flag, default=False),
             LABELS,
         ),
@@ -242,6 +231,7 @@ CALLS: tuple[Call, ...] = (
             _OPTIONS,
             _POLICY,
             Argument("explain", one_of(NEVER, FAILURE, ALWAYS), default=NEVER),
+            _REVIEW,
             _ONE_NODE,
             _LIMIT,
         ),

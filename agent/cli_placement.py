@@ -45,10 +45,12 @@ def place(options: argparse.Namespace) -> int:
     args = task_arguments(options)
     whole = options.explain or options.why_not is not None
     args["explain"] = "always" if whole else "failure"
+    args["review"] = True
     if options.why_not is not None:
         args["node"] = options.why_not
     answer = _ask(options, "place", args)
-    _warn(answer)
+    # When there is none, the explanation says them.
+    _warn(answer if answer["ok"] else {"view": answer["view"]})
     structured = options.output in ("json", "jsonl", "name")
     if structured and (answer["ok"] or options.output == "json"):
         output.write_rows(answer, answer["nodes"], options.output, _CHOSEN)

@@ -11,11 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from ..capabilities.requirement import PlacementRequirement
-from ..capabilities.review import review
 from ..capabilities.values import CapValue
 from .ages import Ages, ages_of
 from .derive import facts_of
-from .errors import UnknownNode
 from .facts import NodeFacts
 from .filter import Filtered, Reason, ReasonKind, filter_candidates, reasons_against
 from .find import find_suitable_nodes
@@ -27,6 +25,7 @@ from .policy import Policy
 from .report import decision_lines
 from .score import Scorer
 from .select import Decision, Line
+from .slips import slips
 from .state import NO_STATE, ClusterState, Situation
 from .task import Task
 from .verdict import Excluded, Item, NearMiss, Relax, Verdict, items_of, near_misses, relax_hints, verdict_of
@@ -174,7 +173,7 @@ def _told(answer: _Answer, view: View, node: str | None, cap: int) -> Explanatio
         would_fit=tuple(held for held, reasons in excluded if _lacks_only_life(held, reasons))[:cap],
         places={label: _places(answer.filtered.eligible, label)[:cap] for label in situation.options.labels_needed},
         relax=relax_hints(misses)[:cap],
-        hints=_hints(situation, view),
+        hints=slips(view, situation.task.requirement, situation.options),
         ages=ages_of(view, situation.now),
         seed=situation.options.seed,
         fallback=answer.fallback,
@@ -223,27 +222,6 @@ def _totals(excluded: Sequence[Excluded]) -> tuple[Total, ...]:
         Total(item, len(held), tuple(held[:_NAMES_PER_TOTAL]))
         for item, held in sorted(names.items(), key=lambda pair: (-len(pair[1]), pair[0]))
     )
-
-
-def _hints(situation: Situation, view: View) -> tuple[str, ...]:
-    """Slips of the call: nodes that the view does not hold, keys that no node has, values of another type."""
-    return (*_unknown_nodes(situation.options, view), *_slips(situation.task.requirement, view))
-
-
-def _unknown_nodes(options: Options, view: View) -> Iterator[str]:
-    """Named nodes may have gone since; but who misspells one would be silently disobeyed."""
-    for node in options.nodes_named:
-        try:
-            view.named(node)
-        except UnknownNode as error:
-            yield str(error)
-
-
-def _slips(requirement: PlacementRequirement | None, view: View) -> tuple[str, ...]:
-    if requirement is None or requirement.is_empty():
-        return ()
-    records = (record.capabilities for record in view if record.state not in (NodeState.DEAD, NodeState.LEFT))
-    return tuple(str(slip) for slip in review(requirement, (record for record in records if record is not None)))
 
 
 def _why_not(answer: _Answer, view: View, node: str) -> WhyNot:

@@ -155,6 +155,24 @@ async def test_warnings_go_to_standard_error(shoal, cluster):
     assert "hears nobody" in err
 
 
+@pytest.mark.parametrize("option", ["--require=!zoone=a", "--prefer=zoone=a", "--fallback=zoone=a"])
+@pytest.mark.parametrize("command", [("place", "x"), ("find",)])
+async def test_a_likely_slip_is_told_though_something_fits(shoal, cluster, command, option):
+    option = option.replace("!zoone=a", "!zoone")
+    arguments = [option.partition("=")[2]] if command == ("find",) and "--require" in option else [option]
+    code, out, err = await shoal(*command, *arguments, "-o", "name")
+    assert (code, out != "") == (0, True)
+    assert err == "warning: no known node has zoone; did you mean zone?\n"
+
+
+async def test_a_slip_that_leaves_nothing_is_told_once(shoal, cluster):
+    for command in ("place", "find"):
+        code, _, err = await shoal(command, "x" if command == "place" else "", "--avoid", "n11", "--spread", "zoone")
+        assert code == 3
+        assert err.count("n11") == 1
+        assert err.count("no known node has zoone; did you mean zone?") == 1
+
+
 # explain
 
 

@@ -99,7 +99,11 @@ def test_typing_slips_get_a_hint(cluster, now):
 def test_misspelt_nodes_get_a_hint(cluster, now):
     options = Options(avoid=("node7", "nodee8"), spread=Spread(label="zone", placed=("ghost",)))
     told = explain_find(cluster, PlacementRequirement(), now=now, options=options)
-    assert told.hints == ("no node 'nodee8' in the view (did you mean 'node8'?)", "no node 'ghost' in the view")
+    assert told.hints == (
+        "no node 'nodee8' in the view (did you mean 'node8'?)",
+        "no node 'ghost' in the view",
+        "no known node has zone",
+    )
 
 
 def test_the_nearest_of_devices_have_the_most_of_them(node, now):
