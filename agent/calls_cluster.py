@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..gossip.member import Address
 from ..placement.nodes import NodeState
-from .addresses import NoAddress, seed
+from .addresses import NoAddress, address_text, seed
 from .api import Answer, Backend, Call, Command, Request
 from .arguments import Argument, list_of, refuse
 from .errors import Refused, TryAgain
 from .rows import NODE, resolve
+from .seeds import resolve as look_up
 
 # An operator names a few nodes; the gossip tells of the others.
 _ADDRESSES_MOST = 64
@@ -19,11 +22,19 @@ async def join(request: Request) -> Answer:
     addresses = request.arguments["addresses"]
     answered = await request.backend.join(addresses)
     if not answered:
-        raise TryAgain(
-            f"none of the {len(addresses)} addresses answered" if len(addresses) > 1 else "the address did not answer",
-            hint="is an agent of the same cluster there, and do UDP and TCP reach it?",
-        )
+        raise await _silence(addresses)
     return {"asked": len(addresses), "answered": answered}
+
+
+async def _silence(addresses: Sequence[Address]) -> TryAgain:
+    """Nobody answered; a name that does not resolve is why."""
+    one = len(addresses) == 1
+    said = f"{address_text(addresses[0])} did not answer" if one else f"none of {len(addresses)} addresses answered"
+    _, unresolved = await look_up(addresses)
+    if unresolved:
+        reasons = "; ".join(f"{seed} does not resolve: {why}" for seed, why in unresolved.items())
+        return TryAgain(f"{said}: {reasons}", hint="correct the name, or the name service")
+    return TryAgain(said, hint="is an agent of the same cluster there, and do UDP and TCP reach it?")
 
 
 async def leave(request: Request) -> Answer:
@@ -54,9 +65,7 @@ def _address(value: object, path: str) -> Address:
 _ADDRESSES = Argument("addresses", list_of(_address, most=_ADDRESSES_MOST, least=1))
 
 CALLS: tuple[Call, ...] = (
-    Command(
-        name="join", run=join, arguments=(Argument("addresses", list_of(_address, most=_ADDRESSES_MOST, least=1)),)
-    ),
+    Command(name="join", run=join, arguments=(_ADDRESSES,)),
     Command(name="leave", run=leave, then=stop),
     Command(name="forget", run=forget, arguments=(Argument("node", NODE),)),
 )

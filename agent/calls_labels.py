@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..capabilities.errors import ValueRefused
+from ..capabilities.errors import ValueRefused, shown
 from ..capabilities.values import check_key, check_value
 from .api import Answer, Call, Command, Query, Request
 from .arguments import Argument, Check, list_of, map_of, refuse
@@ -36,7 +36,7 @@ def _by(checker: Callable[[object, str], Any]) -> Check:
         try:
             return checker(value, path)
         except ValueRefused as error:
-            raise refuse(error.path, f"expected {error.wanted}") from None
+            raise refuse(error.path, f"expected {error.wanted}, got {shown(error.got)}") from None
 
     return check
 

@@ -7,7 +7,8 @@ import sys
 
 from . import cli_output as output
 from .cli_options import FORMATS, Command, Parser, agent, label, nothing
-from .errors import Partial
+from .errors import NoMatch, Partial, UsageError
+from .nearest import nearest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,17 +67,23 @@ def labels_list(options: argparse.Namespace) -> int:
 
 
 def labels_set(options: argparse.Namespace) -> int:
+    keys = [key for key, _ in options.label]
+    if twice := next((key for key in keys if keys.count(key) > 1), None):
+        raise UsageError(f"{twice} is given twice")
     agent(options).labels_set(dict(options.label))
     return 0
 
 
 def labels_unset(options: argparse.Namespace) -> int:
     """Partial when some were not set: the others are gone all the same."""
-    unset = agent(options).labels_unset(options.key)
+    shoal = agent(options)
+    unset = shoal.labels_unset(options.key)
     missing = [key for key in options.key if key not in unset]
-    if missing:
-        raise Partial(f"not set until now: {', '.join(missing)}", hint="shoal labels list names those that are")
-    return 0
+    if not missing:
+        return 0
+    close = nearest(missing[0], shoal.labels_list())
+    hint = f"did you mean {close}?" if close else "shoal labels list names those that are"
+    raise (Partial if unset else NoMatch)(f"not set until now: {', '.join(missing)}", hint=hint)
 
 
 def reload(options: argparse.Namespace) -> int:

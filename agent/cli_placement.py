@@ -10,7 +10,7 @@ from .cli_explanation import explanation_lines, ranked_by, reason_lines, task_te
 from .cli_options import FORMATS, Command, Parser, agent, positive
 from .cli_requirement import pointed
 from .cli_tasks import declare_options, declare_task, option_arguments, task_arguments
-from .errors import BadRequirement, NoMatch
+from .errors import BadRequirement, NoMatch, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ def find(options: argparse.Namespace) -> int:
         "explain": True,
     }
     if options.limit is not None:
+        if options.spread or (options.count or 1) > 1:
+            raise UsageError("--limit says nothing with --count or --spread: they ask for so many nodes, or none")
         args["limit"] = options.limit
     answer = _ask(options, "find", args)
     _warn(answer)

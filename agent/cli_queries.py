@@ -68,8 +68,10 @@ def wait(options: argparse.Namespace) -> int:
         except BadRequirement as error:
             raise pointed(error, options.matching) from None
         except DeadlinePassed:
-            wanted = f"{options.members} nodes" + (f" matching {options.matching!r}" if options.matching else "")
-            raise TryAgain(f"there are not {wanted} alive after {options.timeout:g} s") from None
+            wanted = "node" if options.members == 1 else f"{options.members} nodes"
+            wanted += f" matching {options.matching!r}" if options.matching else ""
+            few = "there is no" if options.members == 1 else "there are not"
+            raise TryAgain(f"{few} {wanted} alive after {options.timeout:g} s") from None
         output.write(f"{answer['alive']} alive")
         return 0
 

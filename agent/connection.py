@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
+import stat
 
 from .errors import BadFrame, NoPermission, Refused, ShoalError, Unreachable, UsageError, from_wire
 from .frames import REPLY_BYTES, REQUEST_BYTES, FrameReader, encode
@@ -180,6 +182,13 @@ def _connect(path: str, timeout: float) -> socket.socket:
     return connection
 
 
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)  # noqa: PTH116 - pathlib would double a client's start
+    except OSError:
+        return True
+
+
 def _unreachable(path: str, error: OSError) -> ShoalError:
     start = "start one with `shoal run`, or name its socket with --socket or SHOAL_API_SOCKET"
     if isinstance(error, PermissionError):
@@ -187,7 +196,8 @@ def _unreachable(path: str, error: OSError) -> ShoalError:
     if isinstance(error, FileNotFoundError):
         return Unreachable(f"no agent answers on {path}: there is no such socket", hint=start)
     if isinstance(error, ConnectionRefusedError):
-        return Unreachable(f"no agent answers on {path}: nothing listens there any more", hint=start)
+        why = "nothing listens there any more" if _is_socket(path) else "it is no socket"
+        return Unreachable(f"no agent answers on {path}: {why}", hint=start)
     if isinstance(error, (TimeoutError, BlockingIOError)):
         return Unreachable(f"the agent on {path} does not take connections", hint="it may be stopped or overloaded")
     return Unreachable(f"no agent answers on {path}: {error.strerror or error}", hint=start)

@@ -113,4 +113,17 @@ async def test_only_gone_nodes_can_be_forgotten(answer, backend, make_node):
 async def test_a_join_that_nobody_answers_is_an_error(answer, backend):
     backend.gate.set()
     error = await answer("join", addresses=["10.0.0.1"])
-    assert (error["kind"], error["msg"]) == ("try-again", "the address did not answer")
+    assert (error["kind"], error["msg"]) == ("try-again", "10.0.0.1:7931 did not answer")
+
+
+async def test_a_join_through_a_name_that_is_none_says_so(answer, backend, monkeypatch):
+    async def unknown(*_arguments, **_options):
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr("trio.socket.getaddrinfo", unknown)
+    backend.gate.set()
+    error = await answer("join", addresses=["alpha.example"])
+    assert error["msg"] == (
+        "alpha.example:7931 did not answer: alpha.example:7931 does not resolve: Name or service not known"
+    )
+    assert error["hint"] == "correct the name, or the name service"

@@ -65,6 +65,10 @@ async def test_find_shows_the_best_first(shoal, backend, make_node):
     backend.view = backend.view.replace(make_node(2, load=300))
     assert await shoal("find", "gpu_nvidia, gpu_vram_mb>=8000", "-o", "name") == (0, "n3\nn2\n", "")
     assert (await shoal("find", "gpu_nvidia", "--limit", "1", "-o", "name"))[1] == "n3\n"
+    for option in (("--count", "2"), ("--spread", "zone")):
+        code, _, err = await shoal("find", "--limit", "1", *option)
+        assert code == 2
+        assert "--limit says nothing with --count or --spread" in err
     assert (await shoal("find", "-o", "name"))[0] == 0
 
 
@@ -105,6 +109,8 @@ async def test_show_is_everything_about_one_node(shoal):
     code, _, err = await shoal("show", "n33")
     assert code == 3
     assert "did you mean n3?" in err
+    code, _, err = await shoal("show", "000")
+    assert (code, err) == (3, "shoal: no node is called '000'\n  hint: of an id give at least 4 characters\n")
 
 
 async def test_what_other_machines_say_cannot_move_the_cursor(shoal, backend, make_node):
@@ -136,9 +142,14 @@ async def test_labels_are_typed_by_their_look(shoal, backend):
     code, _, err = await shoal("labels", "unset", "rack", "ssd", "nope")
     assert (code, backend.operator_labels) == (4, {"zone": "us east", "code": "7"})
     assert "nope" in err
-    code, _, err = await shoal("labels", "set", "7up=1")
+    code, _, err = await shoal("labels", "unset", "zonee", "nope")
+    assert (code, backend.operator_labels) == (3, {"zone": "us east", "code": "7"})
+    assert err == "shoal: not set until now: zonee, nope\n  hint: did you mean zone?\n"
+    code, _, err = await shoal("labels", "set", "ok=1", "7up=1")
     assert code == 2
-    assert "begins with a letter" in err
+    assert "begins with a letter, got '7up'" in err
+    assert (await shoal("labels", "set", "a=1", "a=2"))[::2] == (2, "shoal: a is given twice\n")
+    assert backend.operator_labels == {"zone": "us east", "code": "7"}
 
 
 async def test_join_forget_and_leave(shoal, backend, make_node):
@@ -157,6 +168,8 @@ async def test_wait(shoal):
     code, _, err = await shoal("wait", "--members", "9", "--timeout", "0.05")
     assert code == 75
     assert "there are not 9 nodes alive after 0.05 s" in err
+    err = (await shoal("wait", "--members", "1", "--matching", "a=1", "--timeout", "0.05"))[2]
+    assert "there is no node matching 'a=1' alive after 0.05 s" in err
 
 
 async def subscribed(backend):

@@ -56,6 +56,13 @@ def test_no_socket_names_the_path_and_the_way_to_start_an_agent(tmp_path):
     assert caught.value.exit_code == 69
 
 
+def test_what_is_no_socket_is_told_apart(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path, tmp_path / "file"):
+        with pytest.raises(Unreachable, match="it is no socket"):
+            Client(str(path)).status()
+
+
 def test_a_socket_without_an_agent_says_so(tmp_path):
     path = str(tmp_path / "old.sock")
     with socket.socket(socket.AF_UNIX) as left_behind:
