@@ -82,8 +82,10 @@ def main(*, keep: bool = False) -> int:
     finally:
         interrupts.over()
         if not kept:
-            cluster.stop()
-            shutil.rmtree(directory, ignore_errors=True)
+            try:
+                cluster.stop()
+            finally:
+                shutil.rmtree(directory, ignore_errors=True)
     if not kept:
         _say("All agents stopped; no process and no file is left. Next: `shoal run`, and README.md for three machines.")
     return 0

@@ -96,8 +96,8 @@ class Cluster:
 
     @staticmethod
     def _let_go(process: subprocess.Popen[bytes], last_word: bytes = b"") -> None:
-        """Close our end of its lifeline."""
-        if process.stdin is not None:
+        """Close our end of its lifeline; again does nothing."""
+        if process.stdin is not None and not process.stdin.closed:
             with contextlib.suppress(BrokenPipeError), process.stdin as lifeline:
                 lifeline.write(last_word)
 

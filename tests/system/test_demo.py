@@ -7,6 +7,7 @@ import sys
 
 import psutil
 import pytest
+from shoal.agent.demo_cluster import Cluster
 
 DEMO = (sys.executable, "-u", "-m", "shoal.agent.cli", "demo")
 
@@ -74,8 +75,16 @@ def test_the_demo_shows_what_it_promises_and_leaves_nothing(demo, directory, tmp
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("moment", ["Starting five agents", "Killing"])
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        ("Starting five agents", signal.SIGINT),
+        ("Starting five agents", signal.SIGTERM),
+        ("Killing", signal.SIGINT),
+        ("Killing", signal.SIGTERM),
+        ("Every one of the 4 survivors", signal.SIGHUP),
+    ],
+)
 def test_a_demo_that_is_told_to_stop_leaves_nothing(demo, directory, number, moment):
     process = demo()
     said(process, moment)
@@ -85,6 +94,22 @@ def test_a_demo_that_is_told_to_stop_leaves_nothing(demo, directory, number, mom
     assert process.returncode == 130
     assert "Traceback" not in err
     assert nothing_left(directory)
+
+
+def test_what_was_killed_is_stopped_with_the_others(directory):
+    class Sleepers(Cluster):
+        @staticmethod
+        def command(*_arguments):
+            return [sys.executable, "-c", "import sys; sys.stdin.read()"]
+
+    cluster = Sleepers(directory)
+    for name in ("a", "b", "c"):
+        cluster.start(name, {}, pretend=True)
+        cluster.client(name)
+    cluster.kill("b")
+    cluster.stop()
+    cluster.stop()
+    assert [psutil.pid_exists(pid) for pid in cluster.pids()] == [False] * 3
 
 
 @pytest.mark.parametrize("moment", ["Starting five agents", "Killing"])
