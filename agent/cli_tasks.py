@@ -96,12 +96,12 @@ def option_arguments(options: argparse.Namespace) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     for name in ("count", "strict", "avoid", "prefer_local", "pick", "seed"):
         _put(chosen, name, getattr(options, name, None))
-    if options.spread:
+    if options.spread is not None:
         label, _, skew = options.spread.partition(":")
         chosen["spread"] = {"label": label, "max_skew": _skew(skew), "placed": options.placed or []}
-    if options.anti_affinity:
+    if options.anti_affinity is not None:
         chosen["anti_affinity"] = {"label": options.anti_affinity, "apart_from": options.placed or []}
-    if options.placed and not (options.spread or options.anti_affinity):
+    if options.placed and options.spread is None and options.anti_affinity is None:
         raise UsageError("--placed says nothing without --spread or --anti-affinity")
     if options.prefer:
         chosen["prefer"] = [_preference(text) for text in options.prefer]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from ..capabilities.errors import ValueRefused
+from ..capabilities.values import check_key
 from .errors import OptionRefused
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ class Spread:
     placed: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
+        _label_key("spread", self.label)
         if self.max_skew < 1:
             raise OptionRefused("spread", "a maximum skew of at least 1", self.max_skew)
 
@@ -78,6 +81,16 @@ class AntiAffinity:
 
     label: str
     apart_from: tuple[str, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        _label_key("anti_affinity", self.label)
+
+
+def _label_key(field: str, label: str) -> None:
+    try:
+        check_key(label)
+    except ValueRefused as error:
+        raise OptionRefused(field, f"for the label {error.wanted}", label) from error
 
 
 def _at_most(field: str, value: int, most: int, least: int = 0) -> None:

@@ -13,10 +13,11 @@ from typing import Any, TypeVar, cast
 import attrs
 
 from ..capabilities.amounts import read_int
-from ..capabilities.errors import CapabilityError
+from ..capabilities.errors import CapabilityError, ValueRefused
 from ..capabilities.labels import Form
 from ..capabilities.requirement import PlacementRequirement
 from ..capabilities.text import parse_requirement
+from ..capabilities.values import check_key
 from .errors import OptionRefused, TaskRefused
 from .failures import FailureClass, FailureScope
 from .observations import Observation, recording_scope
@@ -31,6 +32,7 @@ Check = Callable[[object, str], T]
 # A task is written by a person or a small program; the bounds keep one request from holding up the others.
 MAX_TEXT = 16 << 10
 MAX_LIST = 64
+MAX_NAME = 1024
 _MAX_MB = 1 << 40
 _MAX_TOKENS = 1 << 32
 
@@ -39,6 +41,20 @@ def _text(value: object, field: str) -> str:
     if not isinstance(value, str) or len(value) > MAX_TEXT:
         raise TaskRefused(field, f"a text of at most {MAX_TEXT} characters", value)
     return value
+
+
+def _name(value: object, field: str) -> str:
+    """Of a tool, a backend or a node: an empty one is hardly meant, and nothing has it."""
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME:
+        raise TaskRefused(field, f"a name of at most {MAX_NAME} characters", value)
+    return value
+
+
+def _label(value: object, field: str) -> str:
+    try:
+        return check_key(value)
+    except ValueRefused as error:
+        raise TaskRefused(field, error.wanted, value) from error
 
 
 def _flag(value: object, field: str) -> bool:
@@ -114,12 +130,12 @@ def requirement_of(value: object, field: str = "requirement") -> PlacementRequir
 _TASK: Mapping[str, Check[Any]] = {
     "description": _text,
     "workload_class": _text,
-    "required_tools": _list_of(_text),
+    "required_tools": _list_of(_name),
     "min_free_ram_mb": _amount,
     "memory_request_mb": _amount,
     "context_tokens": _whole(0, _MAX_TOKENS),
     "prefers_turboquant": _flag,
-    "preferred_backends": _list_of(_text),
+    "preferred_backends": _list_of(_name),
     "requirement": requirement_of,
     "infer": _flag,
 }
@@ -156,12 +172,12 @@ def _joined(first: tuple[str, ...], then: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _spread(value: object, field: str) -> Spread:
-    fields = {"label": _text, "max_skew": _whole(1, MAX_LIST), "placed": _list_of(_text, 1024)}
+    fields = {"label": _label, "max_skew": _whole(1, MAX_LIST), "placed": _list_of(_name, 1024)}
     return Spread(**_needing(_map(value, field, fields), field, "label"))
 
 
 def _anti_affinity(value: object, field: str) -> AntiAffinity:
-    fields: Mapping[str, Check[Any]] = {"label": _text, "apart_from": _list_of(_text, 1024)}
+    fields: Mapping[str, Check[Any]] = {"label": _label, "apart_from": _list_of(_name, 1024)}
     return AntiAffinity(**_needing(_map(value, field, fields), field, "label"))
 
 
@@ -187,7 +203,7 @@ def _needing(checked: dict[str, Any], field: str, needed: str) -> dict[str, Any]
 _OPTIONS: Mapping[str, Check[Any]] = {
     "count": _whole(1, 1024),
     "strict": _flag,
-    "avoid": _list_of(_text, 1024),
+    "avoid": _list_of(_name, 1024),
     "anti_affinity": _anti_affinity,
     "spread": _spread,
     "prefer": _list_of(_preference, 16),

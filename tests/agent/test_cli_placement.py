@@ -137,6 +137,22 @@ async def test_a_dead_node_that_would_fit_is_named(shoal, cluster, make_node):
     assert "gone\n  n4  would fit, and is dead" in err
 
 
+@pytest.mark.parametrize(
+    ("option", "place"),
+    [
+        ("--spread=", "options.spread.label"),
+        ("--spread=:2", "options.spread.label"),
+        ("--anti-affinity=", "options.anti_affinity.label"),
+        ("--avoid=", "options.avoid[0]"),
+        ("--tool=", "task.required_tools[0]"),
+    ],
+)
+async def test_an_empty_name_is_refused_where_it_stands(shoal, cluster, option, place):
+    code, out, err = await shoal("place", "x", "--count", "2", option)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"shoal: argument {place}: expected a ")
+
+
 async def test_errors_point_into_the_text_that_was_given(shoal, cluster):
     for arguments in (("--require", "zone>>1"), ("--prefer", "zone>>1"), ("--fallback", "zone>>1")):
         code, _, err = await shoal("place", "x", *arguments)

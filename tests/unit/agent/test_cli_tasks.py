@@ -144,6 +144,8 @@ def test_what_cannot_be_meant_is_refused(placing, finding, tmp_path):
         placing(str(tmp_path / "none.json"))
     with pytest.raises(UsageError, match="whole number"):
         finding("--spread", "zone:two")
+    assert finding("--spread", "", "--placed", "a")["spread"] == {"label": "", "max_skew": 1, "placed": ["a"]}
+    assert finding("--anti-affinity", "")["anti_affinity"] == {"label": "", "apart_from": []}, "the agent refuses them"
     with pytest.raises(UsageError, match="says nothing without"):
         finding("--placed", "a")
     for words in (["x", "--seed", "-1"], ["x", "--seed", "1" * 30], ["x", "--count", "0"]):

@@ -1,6 +1,17 @@
 import pytest
 from shoal.capabilities.requirement import PlacementRequirement
-from shoal.placement import OptionRefused, Pick, PickWay, Policy, RankPolicy, ScorePolicy, Task, TaskRefused
+from shoal.placement import (
+    AntiAffinity,
+    OptionRefused,
+    Pick,
+    PickWay,
+    Policy,
+    RankPolicy,
+    ScorePolicy,
+    Spread,
+    Task,
+    TaskRefused,
+)
 from shoal.placement.failures import FailureClass
 from shoal.placement.requests import (
     failure_class_of,
@@ -46,7 +57,10 @@ def test_a_class_that_is_given_wins_and_inference_can_be_left_out():
         ([], "the argument", "a map"),
         ({"required_tool": ["git"]}, "required_tool", "did you mean required_tools?"),
         ({"required_tools": "git"}, "required_tools", "a list"),
-        ({"required_tools": ["git", 3]}, "required_tools[1]", "a text"),
+        ({"required_tools": ["git", 3]}, "required_tools[1]", "a name"),
+        ({"required_tools": ["git", " "]}, "required_tools[1]", "a name of at most"),
+        ({"preferred_backends": [""]}, "preferred_backends[0]", "a name of at most"),
+        ({"required_tools": ["x" * 1025]}, "required_tools[0]", "a name of at most 1024"),
         ({"min_free_ram_mb": -1}, "min_free_ram_mb", "a whole number"),
         ({"min_free_ram_mb": True}, "min_free_ram_mb", "a whole number"),
         ({"min_free_ram_mb": "4 apples"}, "min_free_ram_mb", "an amount such as"),
@@ -62,6 +76,12 @@ def test_a_bad_task_names_the_field(given, field, message):
         task_from_map(given)
     assert refused.value.field == field
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("option", [Spread, AntiAffinity])
+def test_only_a_label_is_placed_by(option):
+    with pytest.raises(OptionRefused, match="for the label a key of at most"):
+        option(label="")
 
 
 def test_options_from_a_map():
@@ -92,6 +112,10 @@ def test_options_from_a_map():
     [
         ({"count": 0}, "count"),
         ({"spread": {}}, "spread.label"),
+        ({"spread": {"label": ""}}, "spread.label"),
+        ({"anti_affinity": {"label": "a b"}}, "anti_affinity.label"),
+        ({"anti_affinity": {"label": "zone", "apart_from": [""]}}, "anti_affinity.apart_from[0]"),
+        ({"avoid": ["a", ""]}, "avoid[1]"),
         ({"spread": {"label": "zone", "skew": 1}}, "spread.skew"),
         ({"prefer": [{"weight": 1}]}, "prefer[0].requirement"),
         ({"prefer": [{"requirement": "a", "weight": 0}]}, "prefer"),
