@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from . import cli_output as output
-from .cli_options import FORMATS, Command, Parser, agent, label, nothing
+from .cli_options import FORMATS, OUTCOME_FORMATS, Command, Parser, agent, label, nothing
 from .errors import NoMatch, Partial, UsageError
 from .nearest import nearest
 
@@ -26,7 +26,8 @@ _LEAVE_S = 10.0
 
 def join(options: argparse.Namespace) -> int:
     answer = agent(options).join(options.address)
-    output.write(f"{answer['answered']} of {answer['asked']} addresses answered")
+    text = f"{answer['answered']} of {answer['asked']} addresses answered"
+    output.write_outcome(answer, text, options.output)
     return 0 if answer["answered"] == answer["asked"] else Partial.exit_code
 
 
@@ -38,7 +39,8 @@ def leave(options: argparse.Namespace) -> int:
 
 def forget(options: argparse.Namespace) -> int:
     answer = agent(options).forget(options.node)
-    output.write(f"{output.plain(answer['name'] or answer['node_id'])} is forgotten")
+    text = f"{output.plain(answer['name'] or answer['node_id'])} is forgotten"
+    output.write_outcome(answer, text, options.output)
     return 0
 
 
@@ -57,7 +59,8 @@ def uncordon(options: argparse.Namespace) -> int:
 def _schedule(options: argparse.Namespace, call: str, effect: str) -> int:
     answer = agent(options).call(call, {} if options.node is None else {"node": options.node})
     already = "" if answer["changed"] else ", as before"
-    output.write(f"{output.plain(answer['name'] or answer['node_id'])} {effect}{already}")
+    text = f"{output.plain(answer['name'] or answer['node_id'])} {effect}{already}"
+    output.write_outcome(answer, text, options.output)
     return 0
 
 
@@ -147,13 +150,13 @@ def _own_node(parser: Parser) -> None:
 
 
 COMMANDS = {
-    "join": Command(_addresses, join),
+    "join": Command(_addresses, join, formats=OUTCOME_FORMATS),
     "leave": Command(nothing, leave),
-    "forget": Command(_node, forget),
-    "reload": Command(nothing, reload, formats=("table", "json")),
-    "cordon": Command(_own_node, cordon),
-    "uncordon": Command(_own_node, uncordon),
-    "drain": Command(_own_node, drain),
+    "forget": Command(_node, forget, formats=OUTCOME_FORMATS),
+    "reload": Command(nothing, reload, formats=OUTCOME_FORMATS),
+    "cordon": Command(_own_node, cordon, formats=OUTCOME_FORMATS),
+    "uncordon": Command(_own_node, uncordon, formats=OUTCOME_FORMATS),
+    "drain": Command(_own_node, drain, formats=OUTCOME_FORMATS),
     "labels list": Command(nothing, labels_list, formats=FORMATS),
     "labels set": Command(_pairs, labels_set),
     "labels unset": Command(_keys, labels_unset),

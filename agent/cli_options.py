@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 FORMATS = ("table", "wide", "json", "jsonl", "name")
+# Of what is one thing: a line or a few for people, or JSON.
+OUTCOME_FORMATS = ("table", "json")
 # Before this long an agent that answers has answered; a script must not hang on one that was stopped.
 TIMEOUT_S = 10.0
 

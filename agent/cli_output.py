@@ -27,6 +27,14 @@ def write(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 
+def write_outcome(answer: Row, text: str, form: str) -> None:
+    """What a command did: a line for people, or all that was answered."""
+    if form == "json":
+        write_json(answer)
+    else:
+        write(text)
+
+
 def write_json(value: object, *, indent: int | None = 2) -> None:
     """As people read it where that is safe: what moves the cursor is escaped, and then all that is not ASCII."""
     import json

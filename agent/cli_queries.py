@@ -7,7 +7,7 @@ import sys
 import time
 
 from . import cli_output as output
-from .cli_options import FORMATS, Command, Parser, agent, nothing, positive, seconds
+from .cli_options import FORMATS, OUTCOME_FORMATS, Command, Parser, agent, nothing, positive, seconds
 from .cli_requirement import pointed
 from .errors import BadRequirement, DeadlinePassed, TryAgain, Unreachable
 
@@ -72,7 +72,7 @@ def wait(options: argparse.Namespace) -> int:
             wanted += f" matching {options.matching!r}" if options.matching else ""
             few = "there is no" if options.members == 1 else "there are not"
             raise TryAgain(f"{few} {wanted} alive after {options.timeout:g} s") from None
-        output.write(f"{answer['alive']} alive")
+        output.write_outcome(answer, f"{answer['alive']} alive", options.output)
         return 0
 
 
@@ -167,5 +167,5 @@ COMMANDS = {
     "status": Command(nothing, status, formats=FORMATS),
     "members": Command(_members_arguments, members, formats=FORMATS),
     "show": Command(_show_arguments, show, formats=FORMATS),
-    "wait": Command(_wait_arguments, wait),
+    "wait": Command(_wait_arguments, wait, formats=OUTCOME_FORMATS),
 }

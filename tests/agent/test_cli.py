@@ -152,6 +152,20 @@ async def test_labels_are_typed_by_their_look(shoal, backend):
     assert backend.operator_labels == {"zone": "us east", "code": "7"}
 
 
+async def test_what_was_done_is_told_as_json_too(shoal, backend, make_node):
+    backend.gate.set()
+    backend.view = backend.view.replace(make_node(3, state=NodeState.DEAD))
+    for arguments, told in (
+        (("wait", "--members", "1"), {"alive": 2, "known": 3}),
+        (("join", "10.0.0.1", "10.0.0.2"), {"asked": 2, "answered": 1}),
+        (("cordon",), {"node_id": f"{1:032x}", "name": "n1", "changed": True}),
+        (("forget", "n3"), {"node_id": f"{3:032x}", "name": "n3"}),
+    ):
+        _, out, err = await shoal(*arguments, "-o", "json")
+        assert err == ""
+        assert told.items() <= json.loads(out).items()
+
+
 async def test_join_forget_and_leave(shoal, backend, make_node):
     backend.gate.set()
     assert (await shoal("join", "10.0.0.1", "10.0.0.2"))[:2] == (4, "1 of 2 addresses answered\n")
