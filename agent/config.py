@@ -70,7 +70,7 @@ class LogConfig:
 
 @attrs.frozen(kw_only=True)
 class DetectConfig:
-    """`enabled` false makes a pretended node: its record is only arch, os and the operator's labels.
+    """`enabled` false makes a pretended node: its record is arch, os, the operator's labels and the GPUs they claim.
 
     The free space of `disk_paths`, and of the state directory, is watched.
     """

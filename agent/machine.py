@@ -14,7 +14,8 @@ import structlog
 import trio
 
 from ..capabilities import health, survey
-from ..capabilities.probes.findings import DetectWarning
+from ..capabilities.devices import MAX_COUNT, DeviceGroup
+from ..capabilities.probes.findings import DetectWarning, model_slug
 from ..capabilities.record import NodeCapabilities
 from ..capabilities.values import CapValue
 from .config import DetectConfig
@@ -54,6 +55,26 @@ async def detected(config: DetectConfig) -> Known:
     if not config.enabled:
         return Known(record=NodeCapabilities(labels={key: found.record.labels[key] for key in _REAL}))
     return Known(record=found.record, detected=found.warnings, vitals=_of_gpus(found.vitals))
+
+
+def pretended_gpus(labels: Mapping[str, CapValue]) -> tuple[DeviceGroup, ...]:
+    """The devices of a pretended node: as many equal GPUs as its labels claim."""
+    count, name = labels.get("gpu_count"), labels.get("gpu_name")
+    if type(count) is not int or not 0 < count <= MAX_COUNT:
+        return ()
+    group = DeviceGroup(
+        kind="gpu",
+        vendor="nvidia" if labels.get("gpu_nvidia") is True else None,
+        model=(model_slug(name) or None) if isinstance(name, str) else None,
+        vram_mb=_amount(labels.get("gpu_vram_mb")),
+        compute=_amount(labels.get("gpu_compute_capability")),
+        count=count,
+    )
+    return (group,)
+
+
+def _amount(value: CapValue | None) -> int | None:
+    return value if type(value) is int and value >= 0 else None
 
 
 async def checked(known: Known) -> Known:

@@ -17,7 +17,7 @@ from ..gossip.errors import GossipError
 from ..gossip.vitals import Vitals
 from .config import DetectConfig
 from .errors import BadArgument, Refused, ShoalError
-from .machine import Known, checked, detected, disk_warnings, free_mib
+from .machine import Known, checked, detected, disk_warnings, free_mib, pretended_gpus
 from .payloads import RecordPayload
 from .state import StateDirectory
 from .vitals import pretended, row
@@ -150,7 +150,8 @@ class Surveyor:
 
     @property
     def record(self) -> NodeCapabilities:
-        return self._known.record.with_labels(self._configured).with_labels(self._set)
+        record = self._known.record.with_labels(self._configured).with_labels(self._set)
+        return record if self._config.enabled else attrs.evolve(record, devices=pretended_gpus(record.labels))
 
     @property
     def operator_labels(self) -> dict[str, CapValue]:

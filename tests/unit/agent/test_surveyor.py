@@ -5,7 +5,7 @@ from shoal.agent.errors import BadArgument, Refused, StateUnusable
 from shoal.agent.payloads import RecordPayload
 from shoal.agent.state import StateDirectory
 from shoal.agent.surveyor import Surveyor
-from shoal.capabilities import NodeCapabilities
+from shoal.capabilities import NodeCapabilities, parse_requirement
 from shoal.capabilities.probes.findings import DetectWarning
 from shoal.capabilities.survey import Detection, Directories
 
@@ -93,6 +93,25 @@ async def test_of_a_pretended_machine_only_system_and_architecture_are_real(make
     assert surveyor.warnings == ()
     assert detected == [Directories(None, None)], "no hook runs for a machine that is not shown"
     assert (surveyor.vitals().available_mib, surveyor.vitals().load1_centi) == (999, 0)
+
+
+async def test_the_gpus_that_a_pretended_machine_claims_are_devices_too(make, published):
+    labels = {"gpu_nvidia": True, "gpu_count": 2, "gpu_name": "NVIDIA GeForce RTX 4090", "gpu_vram_mb": 24564}
+    surveyor = await make(labels, enabled=False)
+    assert surveyor.record.satisfies(parse_requirement("gpu[vram_mb>=24GB, model=geforce-rtx-4090, vendor=nvidia]*2"))
+    assert not surveyor.record.satisfies(parse_requirement("gpu[]*3"))
+    surveyor.set_labels({"gpu_count": 1}, published)
+    assert [group.count for group in surveyor.record.devices] == [1]
+    assert (await make(labels)).record.devices == (), "of a real one only what was detected"
+
+
+@pytest.mark.parametrize("count", [0, -1, True, "2", 65_536, None])
+async def test_what_is_no_number_of_gpus_claims_none(make, count):
+    labels = {} if count is None else {"gpu_count": count}
+    surveyor = await make({"gpu_name": "X", "gpu_vram_mb": -1, **labels}, enabled=False)
+    assert surveyor.record.devices == ()
+    odd = await make({"gpu_name": "NVIDIA", "gpu_vram_mb": -1, "gpu_count": 1}, enabled=False)
+    assert [(group.model, group.vram_mb, group.vendor) for group in odd.record.devices] == [(None, None, None)]
 
 
 async def test_vitals_are_a_sample_of_the_machine(make):
