@@ -20,7 +20,7 @@ def simulate(options: argparse.Namespace) -> int:
     if crashes >= options.nodes:
         raise UsageError(f"of {options.nodes} nodes at most {options.nodes - 1} can crash")
     seed = time.time_ns() % 1_000_000 if options.seed is None else options.seed
-    print(f"{options.nodes} nodes, seed {seed} ...", file=sys.stderr)
+    print(f"{options.nodes} node{'' if options.nodes == 1 else 's'}, seed {seed} ...", file=sys.stderr)
     settings = settings_of(options.profile)
     plan = trial.Trial(nodes=options.nodes, settings=settings, loss=options.loss, crashes=crashes, seed=seed)
     report = trial.run(plan, _Progress())
@@ -32,7 +32,8 @@ def simulate(options: argparse.Namespace) -> int:
         output.write_json({**found, "curves": trial.curves(report)})
     else:
         output.write_pairs(found.items())
-        print("\n".join(["", *trial.plot(report)]))
+        if plot := trial.plot(report):
+            output.write("\n".join(["", *plot]))
     return ShoalError.exit_code if report.unnoticed or report.false_failures else 0
 
 
@@ -56,7 +57,7 @@ def _share(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"expected a share from 0 to 1, such as 0.05, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a share of at least 0 and below 1, such as 0.05, not {text!r}")
     return value
 
 

@@ -128,11 +128,11 @@ def resolve(view: View, wanted: str) -> NodeRecord:
     if candidates:
         ids = ", ".join(record.node_id for record in by_name(candidates)[:5])
         raise UsageError(f"{len(candidates)} nodes are called {wanted!r}", hint=f"say which by its id: {ids}")
-    if len(wanted) < _ID_PREFIX and any(record.node_id.startswith(wanted.lower()) for record in records):
-        hint = f"of an id give at least {_ID_PREFIX} characters"
-        raise UnknownNode(f"no node is called {wanted!r}", hint=hint)
     close = nearest(wanted, [record.name for record in records])
-    raise UnknownNode(f"no node is called {wanted!r}", hint=f"did you mean {close}?" if close else None)
+    hint = f"did you mean {close}?" if close else None
+    if hint is None and any(record.node_id.startswith(wanted.lower()) for record in records):
+        hint = f"of an id give at least {_ID_PREFIX} characters"
+    raise UnknownNode(f"no node is called {wanted!r}", hint=hint)
 
 
 def _known(value: object, names: tuple[str, ...]) -> dict[str, Any]:

@@ -101,7 +101,7 @@ async def test_a_long_requirement_is_cut_around_the_error(shoal):
     assert lines[1][lines[2].index("^") :].startswith(">>")
 
 
-async def test_show_is_everything_about_one_node(shoal):
+async def test_show_is_everything_about_one_node(shoal, backend, make_node):
     code, out, _ = await shoal("show", "n3")
     assert code == 0
     assert ["gpu_vram_mb", "24564"] in [line.split() for line in out.splitlines()]
@@ -111,6 +111,8 @@ async def test_show_is_everything_about_one_node(shoal):
     assert "did you mean n3?" in err
     code, _, err = await shoal("show", "000")
     assert (code, err) == (3, "shoal: no node is called '000'\n  hint: of an id give at least 4 characters\n")
+    backend.view = backend.view.replace(attrs.evolve(make_node(2), name="001"))
+    assert "did you mean 001?" in (await shoal("show", "000"))[2]
 
 
 async def test_what_other_machines_say_cannot_move_the_cursor(shoal, backend, make_node):
