@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import trio
+
 from ..gossip.member import Address
 from ..placement.nodes import NodeState
 from .addresses import NoAddress, address_text, seed
@@ -15,6 +17,8 @@ from .seeds import resolve as look_up
 
 # An operator names a few nodes; the gossip tells of the others.
 _ADDRESSES_MOST = 64
+# To say why nobody answered; the name service was asked before, and has its answers at hand.
+_LOOK_UP_SECONDS = 1.0
 
 
 async def join(request: Request) -> Answer:
@@ -30,7 +34,9 @@ async def _silence(addresses: Sequence[Address]) -> TryAgain:
     """Nobody answered; a name that does not resolve is why."""
     one = len(addresses) == 1
     said = f"{address_text(addresses[0])} did not answer" if one else f"none of {len(addresses)} addresses answered"
-    _, unresolved = await look_up(addresses)
+    unresolved: dict[str, str] = {}
+    with trio.move_on_after(_LOOK_UP_SECONDS):
+        _, unresolved = await look_up(addresses)
     if unresolved:
         reasons = "; ".join(f"{seed} does not resolve: {why}" for seed, why in unresolved.items())
         return TryAgain(f"{said}: {reasons}", hint="correct the name, or the name service")

@@ -2,6 +2,7 @@
 
 import attrs
 import pytest
+import trio
 from shoal.placement import NodeRecord, NodeState, Schedulable
 
 
@@ -127,3 +128,14 @@ async def test_a_join_through_a_name_that_is_none_says_so(answer, backend, monke
         "alpha.example:7931 did not answer: alpha.example:7931 does not resolve: Name or service not known"
     )
     assert error["hint"] == "correct the name, or the name service"
+
+
+async def test_a_name_service_that_hangs_does_not_hold_the_answer_up(answer, backend, monkeypatch, autojump_clock):
+    async def hangs(*_arguments, **_options):
+        await trio.sleep_forever()
+
+    monkeypatch.setattr("trio.socket.getaddrinfo", hangs)
+    backend.gate.set()
+    begun = trio.current_time()
+    assert (await answer("join", addresses=["alpha.example"]))["msg"] == "alpha.example:7931 did not answer"
+    assert trio.current_time() - begun < 2
