@@ -137,7 +137,7 @@ def refusals(notes: Sequence[tuple[float, Note]]) -> Iterable[Refusal]:
     now, found = time.time(), dict[str, Refusal]()
     for at, note in reversed(notes):
         if note.event == "packet.refused":
-            source = str(note.fields["source"])
-            refusal = Refusal(reason=str(note.fields["reason"]), source=source, age_s=round(now - at, 1))
-            found.setdefault(source.rpartition(":")[0], refusal)
+            for source in (str(note.fields["source"]), *filter(None, str(note.fields.get("others", "")).split(", "))):
+                refusal = Refusal(reason=str(note.fields["reason"]), source=source, age_s=round(now - at, 1))
+                found.setdefault(source.rpartition(":")[0], refusal)
     return found.values()

@@ -15,14 +15,13 @@ from .effects import Isolation
 from .errors import FrameRefused, FrameReplayed, KeyUnknown, WireError
 from .frames import PAYLOAD_BYTES
 from .items import pack_row
-from .limits import Allowance, SourceLimit
+from .limits import Allowance, Refusals, SourceLimit
 from .member import Address
 from .messages import Ack, Flag, Gossip, Message, Nack, NotMe, Page, Paged, Ping, PingRequest, Pull, Push, Row, Sync
 from .parts import Parts
 from .table import NEVER
 from .vitals import PACKED_BYTES as VITALS_BYTES
 
-_NOTE_SECONDS = 60.0  # refused packets are noted once in this time for each reason, with the address
 _TOLD_SECONDS = 1.0  # a peer is corrected at most this often
 _MOST_TOLD = 1024
 _NOT_ME_A_SECOND = 50
@@ -42,7 +41,7 @@ class Border:
         self._pushes = Allowance(_PUSHES_A_SECOND)
         self._speak_ups = Allowance(_SPEAK_UPS_A_SECOND)
         self._told: dict[bytes, float] = {}
-        self._noted: dict[str, float] = {}
+        self._refused: dict[str, Refusals] = {}
 
     def receive(self, data: bytes, source: Address, now: float) -> None:
         """One datagram."""
@@ -97,9 +96,11 @@ class Border:
         return None
 
     def _note(self, refusal: FrameRefused, source: Address, now: float) -> None:
-        if now - self._noted.get(refusal.place, NEVER) >= _NOTE_SECONDS:
-            self._noted[refusal.place] = now
-            self._core.note("packet.refused", source=text(source), reason=str(refusal))
+        refused = self._refused.setdefault(refusal.place, Refusals())
+        packets, others = refused.take(source, now)
+        if packets:
+            also = {"others": ", ".join(map(text, others))} if others else {}
+            self._core.note("packet.refused", source=text(source), reason=str(refusal), packets=packets, **also)
 
     def _speak_up(self, size: int, source: Address, now: float) -> None:
         """A member used a key that we slept through: once it hears us it answers in one that we have."""

@@ -1,7 +1,11 @@
+import time
+
 import attrs
 import pytest
 from shoal.agent.doctor import OK, PROBLEM, WARNING, Facts, PeerFacts, Refusal, diagnose
+from shoal.agent.examine import refusals
 from shoal.agent.key_facts import KeyFacts, RingFacts
+from shoal.gossip import Note
 
 NOW = 1_800_000_000.0
 STARTED = int(NOW * 1000) - 5000
@@ -86,6 +90,20 @@ def test_refused_packets_name_their_source_and_are_forgotten_after_a_while(reaso
     assert found == [("packets", PROBLEM)]
     assert "from 10.0.0.9:1 30 s ago" in what
     assert wrong(refusals=(Refusal(reason=reason, source="10.0.0.9:1", age_s=3600.0),)) == ([], "")
+
+
+def test_everybody_that_a_note_names_is_told_of(monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: NOW)
+    told = [
+        (NOW - 90, Note("packet.refused", {"source": "10.0.0.7:1", "reason": "x", "packets": 1})),
+        (NOW - 60, Note("identity.doubted", {"generation": 1})),
+        (
+            NOW - 30,
+            Note("packet.refused", {"source": "10.0.0.8:1", "reason": "y", "others": "10.0.0.7:2, [fd00::9]:3"}),
+        ),
+    ]
+    found = [(refusal.source, refusal.reason, refusal.age_s) for refusal in refusals(told)]
+    assert found == [("10.0.0.8:1", "y", 30.0), ("10.0.0.7:2", "y", 30.0), ("[fd00::9]:3", "y", 30.0)]
 
 
 def test_a_peer_that_was_not_asked_is_no_trouble():

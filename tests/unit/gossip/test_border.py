@@ -73,6 +73,22 @@ def test_one_reason_does_not_hide_another(kit):
     assert note.fields["source"] == "10.0.0.8:7931"
 
 
+def test_who_else_was_refused_is_named_with_the_next_note_within_a_bound(kit):
+    node = kit.node(1)
+    junk = PlainFrames("other").wrap(b"x")
+    (first,) = node.receive(junk, kit.address(7), 1.0)
+    assert (first.fields["packets"], "others" in first.fields) == (1, False)
+    for number in range(20, 60):
+        for _ in range(100):
+            assert node.receive(junk, kit.address(number), 2.0) == []
+            assert node.receive(junk, kit.address(7), 2.0) == []
+    (note,) = node.receive(junk, kit.address(7), 61.0)
+    assert (note.fields["source"], note.fields["packets"]) == ("10.0.0.7:7931", 2 * 100 * 40 + 1)
+    assert note.fields["others"] == ", ".join(f"10.0.0.{number}:7931" for number in range(52, 60))
+    (last,) = node.receive(junk, kit.address(8), 200.0)
+    assert (last.fields["packets"], "others" in last.fields) == (1, False)
+
+
 # Where packets come from is not where they say
 
 
