@@ -89,7 +89,7 @@ def toml_labels(text: str, path: str, findings: Findings) -> dict[str, CapValue]
     """Typed labels of a TOML file: top-level keys, or those of its one table `[labels]`."""
     try:
         document: dict[str, object] = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also a number of more digits than Python converts
         findings.warn(path, f"no TOML: {error}")
         return {}
     table = document.pop("labels", None)
@@ -132,10 +132,10 @@ def _features(text: str, path: str, findings: Findings, now: float) -> Iterator[
 
 
 def typed(text: str) -> CapValue:
-    """The value that a bare word means."""
+    """The value that a bare word means; with leading zeros it is a name, such as 007."""
     if text in ("true", "false"):
         return text == "true"
-    if re.fullmatch(r"[+-]?[0-9]{1,19}", text, re.ASCII):
+    if re.fullmatch(r"-?(?:0|[1-9][0-9]{0,18})", text):
         return int(text)
     if len(text) > 1 and text[0] == text[-1] == '"':
         return text[1:-1]

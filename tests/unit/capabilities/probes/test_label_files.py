@@ -32,7 +32,7 @@ def test_toml_may_have_one_table(pretend):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a = ", "no TOML"), ("x = 1.5\ny = 1\n", "key x"), ("x = [1]\ny = 1\n", "key x"),
+        ("a = ", "no TOML"), ("x = " + "1" * 5000, "no TOML"), ("x = " + "[" * 9000, "no TOML"), ("x = 1.5\ny = 1\n", "key x"), ("x = [1]\ny = 1\n", "key x"),
         ("9a = 1\ny = 1\n", "key 9a"),
         ("a.b = 1\ny = 1\n", "needs quotes"), ("x = 99999999999999999999\ny = 1\n", "64 bits"), ("\x00", "no TOML"),
         (f"x = \"{'a' * 300}\"\ny = 1\n", "256"),
@@ -54,6 +54,18 @@ def test_features_of_node_feature_discovery():
         "plain": True, "version": "1.2", "count": 42, "quoted": "42", "off": False, "empty": "",
         "vendor.example.com/feature": "on", "spaced": "x", "shown": 1,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("7", 7), ("-7", -7), ("0", 0), ("007", "007"), ("+7", "+7"), ("00", "00"), ("1e3", "1e3"), ("true", True),
+        ("True", "True"), ("9223372036854775807", 2**63 - 1), ("99999999999999999999", "99999999999999999999"),
+    ],
+)  # fmt: skip
+def test_a_value_is_typed_as_on_the_command_line(written, value):
+    labels = feature_labels(f"x={written}\n", "f", Findings("x"), 0.0)
+    assert [(type(found), found) for found in labels.values()] == [(type(value), value)]
 
 
 def test_features_expire():
