@@ -47,6 +47,8 @@ SUSPEND_SECONDS = 0.5
 OLD_SECONDS = 10.0
 # The node notes each kind of trouble once a minute: these tell of the last minutes.
 KEPT_NOTES = 32
+# Seeds are looked up every few seconds, for ever: a name that does not resolve is logged at once, and then as often.
+UNRESOLVED_SECONDS = 60.0
 
 
 class Observer(Protocol):
@@ -75,6 +77,7 @@ class Driver:
         self.notes: deque[tuple[float, Note]] = deque(maxlen=KEPT_NOTES)
         self._streams = StreamServer(tcp, self._serve, self._count)
         self._seeds = tuple(seeds)
+        self._unresolved: dict[str, float] = {}
         self._observer = observer
         self._timers: list[tuple[float, int, Token]] = []
         self._timer_count = 0
@@ -254,9 +257,12 @@ class Driver:
 
     async def _resolve(self) -> None:
         addresses, failures = await resolve(self._seeds)
-        for name, why in failures.items():
-            log.warning("seed.unresolved", seed=name, error=why)
-        self.obey(self.node.resolved(addresses, trio.current_time()))
+        now = trio.current_time()
+        told = {name: at for name, at in self._unresolved.items() if name in failures and now - at < UNRESOLVED_SECONDS}
+        for name in failures.keys() - told.keys():
+            log.warning("seed.unresolved", seed=name, error=failures[name])
+        self._unresolved = dict.fromkeys(failures, now) | told
+        self.obey(self.node.resolved(addresses, now))
 
 
 def _boottime_ahead() -> float:

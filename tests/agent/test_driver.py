@@ -519,6 +519,27 @@ async def test_seeds_of_a_later_join_are_kept(start, node, eventually):
         assert sorted(found) == [("127.0.0.1", 1), ("127.0.0.1", 2)]
 
 
+async def test_a_seed_that_does_not_resolve_is_logged_at_once_and_then_once_a_minute(start, node, autojump_clock):
+    """It is looked up every few seconds, for ever."""
+    names = Names({"good": "10.0.0.7"})
+    trio.socket.set_custom_hostname_resolver(names)
+    node.script["join"] = [ResolveSeeds()]
+    with capture_logs() as logs:
+        driver = await start(seeds=[("good", 7931), ("gone", 7931)])
+        for _ in range(26):
+            await trio.sleep(5)
+            driver.join()
+        assert len(node.inputs("resolved")) >= 26
+        assert [entry["seed"] for entry in logs] == ["gone:7931"] * 3
+        names.known["gone"] = "10.0.0.8"
+        driver.join()
+        await trio.sleep(5)
+        del names.known["gone"]
+        driver.join()
+        await trio.sleep(5)
+    assert len(logs) == 4, "a name that is lost again is told again"
+
+
 async def test_seeds_that_give_nothing_are_told_too(start, node, eventually):
     trio.socket.set_custom_hostname_resolver(Names({}))
     await start(ResolveSeeds(), seeds=[("gone", 7931)])
