@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from . import wire
 from .core import Core
-from .effects import Left, Purpose
+from .effects import Change, Left, Purpose
 from .member import Rank, State
 from .spread import Spread
 
@@ -32,6 +32,7 @@ class Farewell:
         core.leaving = True
         core.me.row = core.me.row._replace(claim=core.me.claim._replace(rank=Rank.LEFT))
         core.me.shown, core.me.shown_at = State.LEFT, now
+        core.changed(core.me.node_id, Change.LEFT)
         core.table.touch(core.me, now)
         self._spread.row(core.me.node_id, now, first=True)
         self._spread.burst(_BURSTS * core.settings.fanout, now)

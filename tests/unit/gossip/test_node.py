@@ -19,6 +19,7 @@ def node(kit, told) -> Node:
 
 def test_leaving_is_told_at_once_and_again_answered_as_left_and_done_after_two_seconds(kit, node):
     effects = node.leave(1.0)
+    assert Changed(kit.id(1), Change.LEFT) in effects
     told = kit.opened(effects, Gossip)
     assert {to for _, to in told} == {kit.address(number) for number in (2, 3, 9)}
     assert all(m.items.rows[0] == kit.row(1, Rank.LEFT) for m, _ in told)
