@@ -32,7 +32,8 @@ def test_toml_may_have_one_table(pretend):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a = ", "no TOML"), ("x = " + "1" * 5000, "no TOML"), ("x = " + "[" * 9000, "no TOML"), ("x = 1.5\ny = 1\n", "key x"), ("x = [1]\ny = 1\n", "key x"),
+        ("a = ", "no TOML"), ("x = " + "1" * 5000, "no TOML"), ("x = " + "[" * 9000, "no TOML"),
+        ("x = 1.5\ny = 1\n", "key x"), ("x = [1]\ny = 1\n", "key x"),
         ("9a = 1\ny = 1\n", "key 9a"),
         ("a.b = 1\ny = 1\n", "needs quotes"), ("x = 99999999999999999999\ny = 1\n", "64 bits"), ("\x00", "no TOML"),
         (f"x = \"{'a' * 300}\"\ny = 1\n", "256"),
