@@ -18,6 +18,8 @@ FORMATS = ("table", "wide", "json", "jsonl", "name")
 OUTCOME_FORMATS = ("table", "json")
 # Before this long an agent that answers has answered; a script must not hang on one that was stopped.
 TIMEOUT_S = 10.0
+# A number of 64 bits has no more.
+_DIGITS = 20
 
 
 class Parser(argparse.ArgumentParser):
@@ -120,10 +122,16 @@ def label(text: str) -> tuple[str, bool | int | str]:
         raise argparse.ArgumentTypeError(f"{key}: {error}") from None
 
 
+def whole(text: str) -> int | None:
+    """The number that the digits stand for; None for other text, and for more digits than any number here has."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
+
+
 def positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 1_000_000:
+    number = whole(text)
+    if number is None or not 0 < number <= 1_000_000:
         raise argparse.ArgumentTypeError(f"expected a whole number from 1 to 1000000, not {text!r}")
-    return int(text)
+    return number
 
 
 def seconds(text: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from .cli_options import Parser, positive
+from .cli_options import Parser, positive, whole
 from .errors import UsageError
 
 TYPE_CHECKING = False
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 BACKENDS = ("mlx", "llama.cpp", "ollama", "apple-foundation-models", "cuda", "rocm", "metal")
 # A file is small; more is a mistake, such as a model.
 _FILE_BYTES = 1 << 20
+# As `placement.options` has them, which a client command does not import; the agent checks them too.
+_MOST_WEIGHT = 1000
+_MOST_SKEW = 64
 
 
 def declare_work(parser: Parser) -> None:
@@ -160,23 +163,28 @@ def _preference(text: str) -> dict[str, Any]:
     """`REQ` or `WEIGHT:REQ`; a key never begins with a digit."""
     number, colon, requirement = text.partition(":")
     digits = number[1:] if number[:1] == "-" else number
-    if colon and digits.isascii() and digits.isdigit():
-        return {"requirement": requirement, "weight": int(number)}
-    return {"requirement": text}
+    if not (colon and digits.isascii() and digits.isdigit()):
+        return {"requirement": text}
+    weight = whole(digits)
+    if weight is None or weight > _MOST_WEIGHT:
+        raise UsageError(f"--prefer: expected a weight from -{_MOST_WEIGHT} to {_MOST_WEIGHT}, not {number!r}")
+    return {"requirement": requirement, "weight": -weight if number[0] == "-" else weight}
 
 
 def _skew(text: str) -> int:
     if not text:
         return 1
-    if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"--spread: expected LABEL:SKEW with a whole number, not {text!r}")
-    return int(text)
+    skew = whole(text)
+    if skew is None or skew > _MOST_SKEW:
+        raise UsageError(f"--spread: expected LABEL:SKEW with a whole number up to {_MOST_SKEW}, not {text!r}")
+    return skew
 
 
 def _seed(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) < 1 << 64):
+    seed = whole(text)
+    if seed is None or seed >= 1 << 64:
         raise argparse.ArgumentTypeError(f"expected a whole number from 0, not {text!r}")
-    return int(text)
+    return seed
 
 
 def _table(task: dict[str, Any], name: str) -> dict[str, Any]:

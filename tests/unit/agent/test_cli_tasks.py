@@ -142,8 +142,12 @@ def test_what_cannot_be_meant_is_refused(placing, finding, tmp_path):
         placing("--count", "2")
     with pytest.raises(UsageError, match="cannot be read"):
         placing(str(tmp_path / "none.json"))
-    with pytest.raises(UsageError, match="whole number"):
-        finding("--spread", "zone:two")
+    for skew in ("two", "65", "1" * 23, "1" * 5000, "²"):
+        with pytest.raises(UsageError, match="--spread: expected LABEL:SKEW with a whole number up to 64"):
+            finding("--spread", f"zone:{skew}")
+    for weight in ("1001", "-1001", "1" * 23, "-" + "1" * 5000):
+        with pytest.raises(UsageError, match="--prefer: expected a weight from -1000 to 1000"):
+            finding(f"--prefer={weight}:zone=a")
     assert finding("--spread", "", "--placed", "a")["spread"] == {"label": "", "max_skew": 1, "placed": ["a"]}
     assert finding("--anti-affinity", "")["anti_affinity"] == {"label": "", "apart_from": []}, "the agent refuses them"
     with pytest.raises(UsageError, match="says nothing without"):
