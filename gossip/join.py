@@ -112,7 +112,7 @@ class Joiner:
         table = self._core.table
         entries = [entry for entry in map(table.get, table.live) if entry is not None]
         gone = [entry for entry in map(table.get, table.gone) if entry is not None]
-        dead = [entry for entry in gone if entry.shown is State.DEAD and not entry.reaped]
+        dead = [entry for entry in gone if entry.shown is State.DEAD]
         dead.sort(key=lambda entry: -entry.ended_at)
         lost = [*(entry.claim.address for entry in dead), *self._unheard_of()]
         lost = lost[: max(_FEWEST_LOST, len(entries))]
@@ -123,7 +123,7 @@ class Joiner:
         """Where nobody was found for as long as the dead are looked for, nobody is looked for any longer."""
         if self._remembered_at is None:
             self._remembered_at = now
-        lost = now - self._remembered_at >= self._core.settings.reap_after
+        lost = now - self._remembered_at >= self._core.settings.forget_after
         self.remembered = [] if lost else self._unheard_of()
 
     def heal_seed(self) -> None:

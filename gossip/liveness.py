@@ -133,11 +133,12 @@ class Liveness:
             self._date(entry, now, age)
             return Verdict.OUTDATED if outdated(row.claim, held.claim) else Verdict.KNOWN
         entry = core.table.edit(entry.node_id)
+        was_reaped = entry.reaped
         entry.row = Row(claim, heads)
         if claim is not held.claim:
             self._settle(entry, held.claim, now, age)
         core.table.touch(entry, now)
-        if heads != held.heads or claim.generation != held.claim.generation:
+        if heads != held.heads or claim.generation != held.claim.generation or was_reaped > entry.reaped:
             self._sections.noticed(entry, via, now)
         if entry.pending:
             self._warn(entry, now)

@@ -54,7 +54,7 @@ class Upkeep:
         if first:
             return
         entries = [core.table.get(node_id) for node_id in core.table.gone]
-        dead = [entry for entry in entries if entry is not None and entry.shown is State.DEAD and not entry.reaped]
+        dead = [entry for entry in entries if entry is not None and entry.shown is State.DEAD]
         lost = len(dead) + (self._joiner.sought() if self._joiner.joined else 0)
         if not lost or core.chance.random() >= lost / core.table.size:
             return

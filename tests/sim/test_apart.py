@@ -118,13 +118,29 @@ def test_halves_that_came_up_behind_a_cut_are_one_cluster_after_it(seed):
     assert cluster.run_until(cluster.complete, 60.0)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_halves_that_were_apart_for_longer_than_the_dead_are_shown_are_one_cluster_again(seed):
+    """Without seeds: nobody but the dead is there to be asked, and what they had was dropped."""
+    settings = Settings.lan(reap_after=120.0, forget_after=3600.0)
+    cluster = Cluster.established(8, settings, seed=seed, record=b"record")
+    cluster.run(5.0)
+    cluster.partition(range(4), range(4, 8))
+    cluster.run(400.0)
+    assert [len(list(machine.node.members())) for machine in cluster.machines] == [4] * 8
+    cluster.heal()
+    assert cluster.run_until(cluster.complete, 60.0)
+    assert cluster.run_until(
+        lambda: all(cluster.section(one, other) is not None for one in range(8) for other in range(8)), 10.0
+    )
+
+
 def test_an_address_where_nobody_was_found_is_given_up_as_the_dead_are():
-    cluster = settled(3, 1, reap_after=900.0)
+    cluster = settled(3, 1, reap_after=300.0, forget_after=900.0)
     down(cluster, range(3))
     up(cluster, [0, 1])
     lost = cluster.machines[2].address
     assert cluster.run_until(lambda: lost in cluster.machines[0].node.snapshot(), 60.0)
-    cluster.run(cluster.settings.reap_after + 120.0)
+    cluster.run(cluster.settings.forget_after + 120.0)
     assert lost not in cluster.machines[0].node.snapshot()
     sent = []
     cluster.tap = lambda _machine, _data, to: sent.append(to)

@@ -247,3 +247,20 @@ def test_the_dead_and_unreached_seeds_are_pinged_for_ever(kit, told):
             effects += node.resolved([kit.address(1), kit.address(50)], float(now))
         reached |= {to for _, to in kit.opened(effects, Ping)}
     assert {kit.address(2), kit.address(50)} <= reached
+
+
+def test_the_dead_are_pinged_until_their_tombstone_is_dropped(kit, told):
+    """Two sites that were apart for a weekend: nobody else would tell them of each other."""
+    node = kit.node(1)
+    for timer in [e for e in told(node, kit.row(2, Rank.SUSPECT), now=1.0) if isinstance(e, Wake)]:
+        node.wake(timer.token, 90.0)
+    (tick,) = [e.token for e in kit.node(8).start(0.0) if isinstance(e, Wake)]
+
+    def pinged(since: float) -> bool:
+        found = [to for now in range(0, 600, 13) for _, to in kit.opened(node.wake(tick, since + now), Ping)]
+        return kit.address(2) in found
+
+    assert pinged(2 * DAY)
+    assert node._core.table.get(kit.id(2)).reaped
+    node.wake(tick, 7 * DAY + 100)
+    assert not pinged(7 * DAY + 200)
