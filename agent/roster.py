@@ -115,11 +115,14 @@ class Roster:
                 self._view = self.view.remove(node_id)
             self._tell(self._event_name(change), node_id)
             return
+        before = self.view.get(node_id), self.histories
         record = self._record(node_id, member)
         with self._swapping:
             self._fresh.pop(node_id, None)
             self._view = self.view.replace(record)
-        self._tell(self._event_name(change), node_id)
+        # Told again by a new run, it may be in the view already, or hold no longer for want of being told.
+        if not change.again or before != (record, self.histories):
+            self._tell(self._event_name(change), node_id)
         other = self.view.get(self._names.note(record) or "")
         # A node without a state directory that was restarted is another one at the same address; the first is no more.
         if other is not None and other.addr != record.addr:

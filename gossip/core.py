@@ -120,8 +120,8 @@ class Core:
     def wake(self, purpose: Purpose, after: float, key: bytes = b"", number: int = 0) -> None:
         self._out.append(Wake(Token(purpose, key, number), max(after, 0.0)))
 
-    def changed(self, node_id: bytes, what: Change, section: int | None = None) -> None:
-        self._out.append(Changed(node_id, what, section))
+    def changed(self, node_id: bytes, what: Change, section: int | None = None, *, again: bool = False) -> None:
+        self._out.append(Changed(node_id, what, section, again))
 
     def note(self, event: str, **fields: str | float) -> None:
         self._out.append(Note(event, fields))

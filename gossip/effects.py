@@ -118,6 +118,8 @@ class Changed:
     what: Change
     section: int | None = None
     """The kind, when a section changed."""
+    again: bool = False
+    """That section says what it said in the node's run before, which held no longer until now."""
 
 
 @attrs.frozen

@@ -294,11 +294,11 @@ class Liveness:
         for node_id in list(self._core.table.gone):
             entry = self._core.table.edit(node_id)
             age = now - entry.ended_at
+            if age >= settings.reap_after and not entry.reaped:
+                self._reap(entry, entry.ended_at, now)
             if age >= settings.forget_after:
                 self._core.table.remove(node_id, now)
                 self._spread.rows.discard(node_id)
-            elif age >= settings.reap_after and not entry.reaped:
-                self._reap(entry, entry.ended_at, now)
 
     def _reap(self, entry: Entry, ended_at: float, now: float) -> None:
         entry.ended_at = min(entry.ended_at, ended_at)

@@ -28,9 +28,11 @@ _ASK_SECONDS = 5.0
 class _Wanted:
     """One section that is known of and not held."""
 
-    __slots__ = ("asked", "due", "tries", "via")
+    __slots__ = ("asked", "due", "tries", "version", "via")
 
-    def __init__(self, via: bytes, due: float) -> None:
+    def __init__(self, version: tuple[int, int], via: bytes, due: float) -> None:
+        self.version = version
+        """Generation and version of the newest that is known of."""
         self.via = via
         self.due = due
         self.tries = 0
@@ -79,11 +81,9 @@ class Sections:
                 continue
             if held is not None and held.digest == head.digest:
                 # The same bytes under a new version, as after a restart: nothing to fetch.
-                section = Section(generation, head.version, head.digest, held.payload)
-                entry.sections = {**entry.sections, head.kind: section}
-                self._core.table.touch(entry, now)
+                self._hold(entry, head.kind, Section(generation, head.version, head.digest, held.payload), now)
                 continue
-            self._want(entry.node_id, head.kind, via, now)
+            self._want((entry.node_id, head.kind), (generation, head.version), via, now)
 
     def take(self, item: SectionItem, now: float, *, relay: bool) -> bool:
         """Hold a section that arrived, if it is newer. `relay`: it came by gossip, so it goes on by gossip."""
@@ -96,15 +96,21 @@ class Sections:
             return False
         if held is not None and held[:3] >= section[:3]:
             return False
-        entry = self._core.table.edit(item.node_id)
-        entry.sections = {**entry.sections, item.kind: section}
-        self._core.table.touch(entry, now)
+        self._hold(self._core.table.edit(item.node_id), item.kind, section, now)
         self._wanted.pop((item.node_id, item.kind), None)
-        if held is None or held.payload != section.payload:
-            self._core.changed(item.node_id, Change.SECTION, item.kind)
         if relay:
             self._spread.section(item.node_id, item.kind, now)
         return True
+
+    def _hold(self, entry: Entry, kind: int, section: Section, now: float) -> None:
+        """Put a section in the place of an older one, and tell it where anybody is shown its node."""
+        held = entry.sections.get(kind)
+        entry.sections = {**entry.sections, kind: section}
+        self._core.table.touch(entry, now)
+        again = held is not None and held.payload == section.payload
+        if entry.ghost or (again and held is not None and held.generation == section.generation):
+            return
+        self._core.changed(entry.node_id, Change.SECTION, kind, again=again)
 
     def missing(self, node_ids: list[bytes]) -> list[Want]:
         """What of these nodes is known of and not held: to be pulled from someone who is known to hold it."""
@@ -122,9 +128,12 @@ class Sections:
                 found.append(Want(node_id, generation, head.kind, head.version))
         return found
 
-    def _want(self, node_id: bytes, kind: int, via: bytes, now: float) -> None:
+    def _want(self, key: tuple[bytes, int], version: tuple[int, int], via: bytes, now: float) -> None:
+        held = self._wanted.get(key)
+        if held is not None and held.version == version:
+            return  # news of another section of that node: this one waits, or is asked for, as before
         wait = spread_time(self._core.settings, self._core.table.size) * (1 + self._core.chance.random())
-        self._wanted[node_id, kind] = _Wanted(via, now + wait)
+        self._wanted[key] = _Wanted(version, via, now + wait)
         self._core.wake(Purpose.PULL, wait)
 
     def pull_due(self, now: float) -> None:

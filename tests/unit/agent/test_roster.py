@@ -31,19 +31,19 @@ class Table:
         self.members = {}
         self.roster = Roster(HERE, self.members.get)
 
-    def show(self, what=Change.JOINED, node_id=THERE, section=None, **fields):
+    def show(self, what=Change.JOINED, node_id=THERE, section=None, again=False, **fields):
         """Let gossip show this of a node, and tell the roster of it."""
         base = self.members.get(node_id) or member(node_id)
         self.members[node_id] = attrs.evolve(base, **fields)
-        return self.tell(what, node_id, section)
+        return self.tell(what, node_id, section, again)
 
     def publish(self, kind, payload, version=1, node_id=THERE):
         held = self.members.get(node_id) or member(node_id)
         sections = {**held.sections, kind: Section(held.generation, version, b"digest", payload)}
         return self.show(Change.SECTION, node_id, section=kind, sections=sections)
 
-    def tell(self, what, node_id=THERE, section=None):
-        self.roster.changed(Changed(node_id, what, section))
+    def tell(self, what, node_id=THERE, section=None, again=False):
+        self.roster.changed(Changed(node_id, what, section, again))
         return self.roster.view.get(node_id.hex())
 
 
@@ -449,3 +449,17 @@ def test_what_a_new_run_does_not_say_again_no_longer_holds(table):
     table.publish(SectionKind.HISTORY, HistoryPayload(HISTORY).encode())
     record = table.show(Change.REPLACED, generation=8)
     assert (record.name, record.schedulable, table.roster.histories) == ("n2", Schedulable.YES, {})
+
+
+def test_what_a_new_run_says_again_holds_again_and_is_told_if_it_was_missed(table, watch):
+    """Its first word was a ping, which does not say what it published."""
+    table.publish(SectionKind.SCHEDULE, SchedulePayload(Schedulable.CORDONED).encode())
+    assert table.show(Change.REPLACED, generation=8).schedulable is Schedulable.YES
+    section = table.members[THERE].sections[SectionKind.SCHEDULE]._replace(generation=8)
+    del watch[:]
+    for _ in range(2):
+        record = table.show(
+            Change.SECTION, section=SectionKind.SCHEDULE, again=True, sections={SectionKind.SCHEDULE: section}
+        )
+        assert record.schedulable is Schedulable.CORDONED
+    assert [kind for kind, *_ in watch] == ["schedule"]

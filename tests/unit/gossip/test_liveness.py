@@ -160,6 +160,14 @@ def test_the_long_dead_are_reaped_and_later_forgotten_and_never_come_back_by_the
     assert node._core.table.get(kit.id(2)) is None
 
 
+def test_a_week_that_passes_at_once_is_told_as_a_day_is(kit, told, node):
+    """A machine that was frozen: what it shows must not outlive what it knows."""
+    told(node, kit.row(2, Rank.LEFT), now=1.0)
+    (probe,) = [e.token for e in kit.node(3).start(0.0) if isinstance(e, Wake)]
+    assert events(node.wake(probe, 2.0 + 7 * DAY)) == [Change.FORGOTTEN]
+    assert node._core.table.get(kit.id(2)) is None
+
+
 def test_ages_merge_by_maximum(kit, told, node):
     told(node, kit.row(2, Rank.LEFT), now=100.0, age=10)
     told(node, kit.row(2, Rank.LEFT), now=100.0, age=50)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from shoal.gossip import Ask, Change, Changed, Node, Refused, SectionKind, SectionTooLarge, Wake, items, wire
+from shoal.gossip import Ask, Change, Changed, Node, Rank, Refused, SectionKind, SectionTooLarge, Wake, items, wire
 from shoal.gossip.effects import Purpose
 from shoal.gossip.member import SECTION_LIMIT, Section
 from shoal.gossip.messages import Gossip, Head, Pulled, Want
@@ -98,6 +98,17 @@ def test_what_gossip_missed_is_pulled_from_who_named_it_then_from_others(kit, no
     assert Changed(kit.id(2), Change.SECTION, RECORD) in effects
 
 
+def test_news_of_another_section_does_not_put_a_pull_off(kit, node, told):
+    """Of a node that changes often: what is missing would be waited for again and again."""
+    wanted = section(b"payload", 4)
+    ((token, wait),) = pull_timers(told(node, kit.row(2, heads=(head(wanted),)), now=1.0))
+    for version in range(1, 8):
+        heads = (head(wanted), Head(SectionKind.HISTORY, version, bytes(8)))
+        told(node, kit.row(2, heads=heads), now=1.0 + version * wait / 8)
+    (ask,) = [e for e in node.wake(token, 1.0 + wait) if isinstance(e, Ask)]
+    assert Want(kit.id(2), 1000, RECORD, 4) in wire.decode(kit.frames.unwrap(ask.payload)).items.wants
+
+
 def test_what_gossip_brings_meanwhile_is_not_pulled(kit, node, told):
     wanted = section(b"payload", 4)
     ((token, wait),) = pull_timers(told(node, kit.row(2, heads=(head(wanted),)), now=1.0))
@@ -112,6 +123,37 @@ def test_the_same_bytes_in_a_new_life_are_not_fetched_again(kit, node, told):
     effects = told(node, kit.row(2, generation=2000, heads=(head(again),)))
     assert pull_timers(effects) == []
     assert node.member(kit.id(2)).sections[RECORD] == again
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["named by the row", "on its way"])
+def test_what_a_new_life_says_again_is_told_though_it_is_the_same(kit, node, told, whole):
+    """Until then it may have been heard of by a ping alone, and what its last life said holds no longer."""
+    arrive(kit, node, section(b"same"))
+    again = section(b"same", 1, generation=2000)
+    told(node, kit.row(2, generation=2000))
+    effects = arrive(kit, node, again) if whole else told(node, kit.row(2, generation=2000, heads=(head(again),)))
+    assert Changed(kit.id(2), Change.SECTION, RECORD, again=True) in effects
+    assert node.member(kit.id(2)).sections[RECORD] == again
+
+
+def test_the_section_of_a_tombstone_is_held_and_nobody_is_told(kit, node, told):
+    told(node, kit.row(5, Rank.DEAD))
+    assert not [e for e in arrive(kit, node, section(b"labels"), 5) if isinstance(e, Changed)]
+    effects = told(node, kit.row(5, incarnation=1))
+    assert Changed(kit.id(5), Change.JOINED) in effects
+    assert node.member(kit.id(5)).sections[RECORD].payload == b"labels"
+
+
+def test_who_comes_back_after_its_sections_were_dropped_is_asked_for_them_again(kit, node, told):
+    held = section(b"labels")
+    told(node, kit.row(2, heads=(head(held),)))
+    arrive(kit, node, held)
+    dead = kit.row(2, Rank.DEAD, heads=(head(held),))
+    for timer in [e.token for e in told(node, dead, now=1.0) if isinstance(e, Wake)]:
+        node.wake(timer, 90.0)
+    told(node, dead, now=90.0, age=24 * 3600)
+    assert node._core.table.get(kit.id(2)).reaped
+    assert pull_timers(told(node, kit.row(2, incarnation=1, heads=(head(held),)), now=91.0))
 
 
 def test_pulls_are_served_up_to_a_limit_a_second(kit, node):
