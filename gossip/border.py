@@ -117,10 +117,11 @@ class Border:
 
     def _obey(self, message: Message, source: Address, room: int, now: float) -> None:
         parts = self._parts
-        if not parts.strangers.believed(message, source):
+        if not parts.strangers.believed(message):
             self._meet(message, source, room, now)
             return
-        outdated = parts.intake.hear(message.sender, _place(message, source), message.items, now).outdated
+        place = parts.strangers.place(message, source)
+        outdated = parts.intake.hear(message.sender, place, message.items, now).outdated
         match message:
             case Ping():
                 self._answer(message, outdated, room, source, now)
@@ -149,6 +150,8 @@ class Border:
             ack = self._parts.answers.to_ping(message, (), min(room, wire.ACK_BYTES + VITALS_BYTES), now)
             self._core.send(ack, source)
             room -= len(ack) + self._core.frames.overhead
+        elif isinstance(message, NotMe):
+            self._parts.selfrules.unanswered(message.request, now)
         self._parts.strangers.knock(source, room, now)
 
     def _aimed_elsewhere(self, ping: Ping, source: Address, now: float) -> bool:
@@ -213,7 +216,7 @@ class Border:
         if page.items.place is not None and page.items.place.begins:
             busy = parts.syncer.refused(page.sender.node_id, joining=bool(page.flags & Flag.JOINING), now=now)
         room = min(room, PAYLOAD_BYTES)
-        known = parts.strangers.believed(page, source)
+        known = parts.strangers.believed(page)
         if not known:
             parts.strangers.knock(source, room, now)
             room -= wire.PING_BYTES + len(self._core.origin()) + self._core.frames.overhead
@@ -253,15 +256,3 @@ class Border:
             case _:
                 core.count("unexpected requests")
                 return None
-
-
-def _place(message: Message, source: Address) -> Address | None:
-    """Where the sender of a datagram can be reached: as it says itself, else where it came from."""
-    match message:
-        case PingRequest():
-            # The address in a ping request is its target's: whether its sender claims its source we do not know.
-            return None
-        case Ack() if message.flags & Flag.RELAYED:
-            return None
-        case _:
-            return message.items.address or source

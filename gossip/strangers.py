@@ -12,7 +12,7 @@ from . import wire
 from .core import Core
 from .limits import Allowance
 from .member import Address, Rank
-from .messages import ANYONE, Ack, Message, NotMe
+from .messages import ANYONE, Ack, Flag, Message, NotMe, PingRequest
 
 # Pings of ours whose answers are still told from forgeries: more than are sent in the time that an answer may take.
 _MOST_ASKED = 512
@@ -33,14 +33,27 @@ class Strangers:
         if len(self._asked) > _MOST_ASKED:
             del self._asked[next(iter(self._asked))]
 
-    def believed(self, message: Message, source: Address) -> bool:
-        """Whether its sender is a member, or has shown that it can be reached where it says."""
-        if self._core.table.get(message.sender.node_id) is not None:
-            return True
-        if not isinstance(message, Ack | NotMe):
-            return False
-        asked = self._asked.get(message.request)
-        return asked is not None and asked in {source, message.items.address}
+    def believed(self, message: Message) -> bool:
+        """Whether its sender is a member, or has shown that it can be reached somewhere."""
+        return self._core.table.get(message.sender.node_id) is not None or self._answered(message) is not None
+
+    def place(self, message: Message, source: Address) -> Address | None:
+        """Where the sender of a datagram can be reached: as it says itself, else where it came from.
+
+        A stranger's answer that comes from elsewhere, as from a machine with several addresses, proves one thing: that
+        its sender is reached where it was asked. What else it claims, its own packets will tell.
+        """
+        if isinstance(message, PingRequest) or (isinstance(message, Ack) and message.flags & Flag.RELAYED):
+            # The address in a ping request is its target's, and a relayed ack comes from the relay.
+            return None
+        claimed, asked = message.items.address or source, self._answered(message)
+        if self._core.table.get(message.sender.node_id) is None and asked not in {None, source, claimed}:
+            return asked
+        return claimed
+
+    def _answered(self, message: Message) -> Address | None:
+        """Where the ping went that this message answers."""
+        return self._asked.get(message.request) if isinstance(message, Ack | NotMe) else None
 
     def ping(self, address: Address, now: float) -> None:
         """Ping whoever lives there."""

@@ -76,10 +76,42 @@ def test_where_there_is_room_it_is_asked_for_proof_and_is_a_member_then(kit, nod
     assert node.member(kit.id(30)) is not None
 
 
-def test_the_answer_must_come_from_where_it_was_asked(kit, node):
+def test_an_answer_proves_the_place_that_was_asked_wherever_it_seems_to_come_from(kit, node):
+    """From a machine with several addresses the kernel sends by another than the one that was asked."""
     ((asked, _),) = kit.opened(node.receive(much(kit), kit.address(9), 1.0), Ping)
     node.receive(ack(kit, 9, asked.request), VICTIM, 1.1)
+    assert node.member(kit.id(9)).address == kit.address(9)
+
+
+def test_an_answer_to_nothing_proves_nothing(kit, node):
+    ((asked, _),) = kit.opened(node.receive(much(kit), kit.address(9), 1.0), Ping)
+    node.receive(ack(kit, 9, asked.request + 1), kit.address(9), 1.1)
     assert node.alive == 1
+
+
+def test_a_seed_with_several_addresses_is_met_and_then_known_by_its_own(kit, node):
+    node.join(0.0)
+    node._parts.joiner.met()
+    node._parts.joiner.heal_seed()
+    ((asked, to),) = kit.opened(node.resolved([kit.address(50)], 1.0), Ping)
+    assert to == kit.address(50)
+    node.receive(ack(kit, 9, asked.request), kit.address(9), 1.1)
+    assert node.member(kit.id(9)).address == kit.address(50)
+    # It hears of that, and contradicts, as of any wrong address.
+    node.receive(kit.gossip(9, items.pack_row(kit.row(9, incarnation=1)), incarnation=1), kit.address(9), 2.0)
+    assert node.member(kit.id(9)).address == kit.address(9)
+
+
+def test_who_lives_where_we_were_claimed_to_be_ends_the_doubt_though_we_never_met(kit, node):
+    node.serve(kit.frames.wrap(kit.greeting(2)), kit.address(2), 0.0)
+    claim = Claim(kit.id(1), 1000, 3, Rank.ALIVE, kit.address(9))
+    effects = node.receive(kit.gossip(2, items.pack_row(Row(claim))), kit.address(2), 1.0)
+    ((check, _),) = [(message, to) for message, to in kit.opened(effects, Ping) if to == kit.address(9)]
+    assert node._core.paused
+    other = wire.message(wire.NOT_ME, kit.speaker(9), request=check.request)
+    node.receive(kit.frames.wrap(other), kit.address(9), 1.1)
+    assert not node._core.paused
+    assert (node.me.incarnation, node.alive) == (4, 2)
 
 
 def test_whoever_lives_at_a_members_old_address_is_met_by_its_answer(kit, node):
