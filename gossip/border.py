@@ -233,14 +233,7 @@ class Border:
         parts, core = self._parts, self._core
         match message:
             case Ping():
-                outdated: tuple[bytes, ...] = ()
-                if message.sender.node_id != core.identity.node_id:
-                    outdated = parts.intake.hear(message.sender, message.items.address, message.items, now).outdated
-                    parts.intake.report(message, now)
-                    parts.answers.judge_view(message, now)
-                if parts.answers.meant_for_another(message):
-                    return core.message(wire.NOT_ME, request=message.request)
-                return parts.answers.to_ping(message, outdated, PAYLOAD_BYTES, now)
+                return self._ack_by_stream(message, now)
             case Sync():
                 reply = parts.syncer.serve(message, source[0], now)
                 self._met()
@@ -256,3 +249,18 @@ class Border:
             case _:
                 core.count("unexpected requests")
                 return None
+
+    def _ack_by_stream(self, ping: Ping, now: float) -> bytes:
+        """Of a node that datagrams do not reach, streams alone tell what it has and that its table differs."""
+        parts, core = self._parts, self._core
+        outdated: tuple[bytes, ...] = ()
+        if ping.sender.node_id != core.identity.node_id:
+            known = core.table.get(ping.sender.node_id) is not None
+            outdated = parts.intake.hear(ping.sender, ping.items.address, ping.items, now).outdated
+            parts.intake.report(ping, now)
+            parts.answers.judge_view(ping, now)
+            if known:
+                parts.syncer.compare(ping.sender, ping.flags, ping.summary, now)
+        if parts.answers.meant_for_another(ping):
+            return core.message(wire.NOT_ME, request=ping.request)
+        return parts.answers.to_ping(ping, outdated, PAYLOAD_BYTES, now)

@@ -77,7 +77,9 @@ class Parts:
             case Purpose.PULL:
                 self.sections.answered(token.number, outcome, now)
             case Purpose.FALLBACK:
-                self.prober.fallback_answered(token.number, outcome, now)
+                ack = self.prober.fallback_answered(token.number, outcome, now)
+                if ack is not None:
+                    self.syncer.compare(ack.sender, ack.flags, ack.summary, now)
             case _:
                 """A push: whatever came of it, the next hashes tell."""
 

@@ -233,22 +233,24 @@ class Prober:
         if probe is not None and not probe.relays:
             self.direct_over(message.request, now)
 
-    def fallback_answered(self, request: int, outcome: Outcome, now: float) -> None:
-        """What TCP brought."""
+    def fallback_answered(self, request: int, outcome: Outcome, now: float) -> Ack | None:
+        """What TCP brought; the ack, if it was one."""
         probe = self._probes.get(request)
         if probe is None or probe.done:
-            return
-        if isinstance(outcome, bytes) and not self._acked_by_stream(outcome, probe, now):
-            return
-        probe.tcp = outcome
-        self._end_early(probe, now)
+            return None
+        ack = self._acked_by_stream(outcome, probe, now) if isinstance(outcome, bytes) else None
+        if ack is not None or not isinstance(outcome, bytes):
+            probe.tcp = outcome
+            self._end_early(probe, now)
+        return ack
 
-    def _acked_by_stream(self, frame: bytes, probe: Probe, now: float) -> bool:
+    def _acked_by_stream(self, frame: bytes, probe: Probe, now: float) -> Ack | None:
         ack = self._core.reply(frame)
         if not isinstance(ack, Ack) or ack.sender.node_id != probe.target or ack.request != probe.request:
-            return False
+            return None
         self._intake.hear(ack.sender, ack.items.address, ack.items, now)
-        return True
+        self._intake.report(ack, now)
+        return ack
 
     def _end_early(self, probe: Probe, now: float) -> None:
         if not probe.done and probe.denied(tcp_asked=self._core.settings.tcp_fallback):

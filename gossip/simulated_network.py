@@ -63,6 +63,12 @@ class Cuts:
         self._ways.update((one, other, kind) for one in sources for other in targets for kind in kinds)
         self.any = True
 
+    def block_streams(self, indexes: Iterable[int]) -> None:
+        """No stream goes through between these machines; datagrams do."""
+        indexes = list(indexes)
+        self._ways.update((one, other, True) for one in indexes for other in indexes)
+        self.any = True
+
     def deafen(self, indexes: Iterable[int], *, streams: bool = True) -> None:
         """Nothing comes in there from anybody."""
         self._deaf.update((index, kind) for index in indexes for kind in ((False, True) if streams else (False,)))

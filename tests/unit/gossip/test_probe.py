@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from shoal.gossip import Ask, Change, Changed, Node, Rank, Refused, Settings, State, TimedOut, Wake, wire
+from shoal.gossip import Ask, Change, Changed, Node, Rank, Refused, Settings, State, TimedOut, Vitals, Wake, wire
 from shoal.gossip.effects import Purpose
-from shoal.gossip.messages import Ack, Nack, NotMe, Ping, PingRequest, Summary
+from shoal.gossip.messages import Ack, Flag, Nack, NotMe, Ping, PingRequest, Summary
 
 NO_SUMMARY = Summary(0, bytes(8), 0, 0, 0)
 
@@ -165,6 +165,28 @@ def test_when_tcp_answers_the_node_lives_and_its_udp_is_broken(kit, bench):
     assert five.node.member(kit.id(five.target)).udp_broken
     late = five.ack(ping, 2.5)
     assert Changed(kit.id(five.target), Change.UDP_WORKS) in late
+
+
+def test_an_ack_over_tcp_tells_vitals_and_that_tables_differ_as_any_other(kit, bench):
+    """A node without UDP hears no gossip: what streams say of tables is all that can fill its holes."""
+    five = bench(5)
+    _, effects = five.probe(1.0)
+    asked = five.fire(effects, Purpose.DIRECT, 1.5)
+    (ask,) = [e for e in asked if isinstance(e, Ask)]
+    request = wire.decode(kit.frames.unwrap(ask.payload)).request
+    flags = Flag.VITALS | Flag.YOUNG
+    opening = wire.opening(wire.ACK, request, kit.speaker(five.target), flags, Summary(0, bytes(8), 77, 0, 0))
+    told = five.node.answered(ask.token, kit.frames.wrap(opening + Vitals(available_mib=7).pack()), 1.6)
+    assert five.node.member(kit.id(five.target)).vitals.available_mib == 7
+    assert [e for e in told if isinstance(e, Wake) and e.token.purpose is Purpose.SYNC]
+
+
+def test_a_ping_over_tcp_that_shows_other_tables_is_a_reason_to_sync(kit, bench):
+    five = bench(5)
+    opening = wire.opening(wire.PING, 5, kit.speaker(2), Flag.YOUNG, Summary(0, bytes(8), 77, 0, 0))
+    ping = kit.frames.wrap(opening + wire.aim(kit.id(1), 1000, Rank.ALIVE, 0))
+    _, effects = five.node.serve(ping, kit.address(2), 1.0)
+    assert [e for e in effects if isinstance(e, Wake) and e.token.purpose is Purpose.SYNC]
 
 
 def test_an_ack_of_somebody_else_or_over_tcp_of_anything_is_none(kit, bench):
