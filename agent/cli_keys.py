@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import time
 
 from . import cli_output as output
-from .cli_options import Command, Parser, agent, nothing, seconds
+from .cli_options import Command, Parser, agent, nothing, read_input, seconds
 from .errors import Refused, ShoalError, TryAgain, Unreachable, UsageError
 
 TYPE_CHECKING = False
@@ -171,6 +172,7 @@ def _named(nodes: Sequence[str]) -> str:
 
 def _one_key(file: str) -> str:
     """The one key of a file that only we can read, or of standard input."""
+    lines: list[str] = []
     if file != "-":
         from .key_file import read_lines
 
@@ -178,9 +180,10 @@ def _one_key(file: str) -> str:
     elif sys.stdin.isatty():
         import getpass
 
-        lines = [getpass.getpass("key: ").strip()]
+        with contextlib.suppress(EOFError):
+            lines = [getpass.getpass("key: ").strip()]
     else:
-        lines = [line.strip() for line in sys.stdin.read(4096).splitlines() if line.strip()]
+        lines = [line.strip() for line in read_input(4096).splitlines() if line.strip()]
     if len(lines) != 1:
         raise UsageError(
             f"expected one key, found {len(lines)}", hint="shoal keys gen --out FILE makes a file with one"

@@ -7,6 +7,7 @@ import os
 import sys
 
 from .cli_answers import CheckedClient
+from .errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,6 +121,18 @@ def label(text: str) -> tuple[str, bool | int | str]:
         return key, label_from_text(value)
     except NoLabelText as error:
         raise argparse.ArgumentTypeError(f"{key}: {error}") from None
+
+
+def read_input(most: int) -> str:
+    """Standard input as text, up to so many characters.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        return sys.stdin.read(most)
+    except UnicodeDecodeError:
+        raise UsageError("standard input is no text") from None
 
 
 def whole(text: str) -> int | None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
-from .cli_options import Parser, positive, whole
+from .cli_options import Parser, positive, read_input, whole
 from .errors import UsageError
 
 TYPE_CHECKING = False
@@ -90,6 +89,8 @@ def work_argument(options: argparse.Namespace) -> dict[str, Any]:
     task = _task(options.task)
     for table in ("options", "policy"):
         task.pop(table, None)
+    if options.task is not None and not task:
+        raise UsageError(f"{options.task} says nothing of the work")
     _describe(task, options, getattr(options, "prefer", None) or [])
     return task
 
@@ -123,8 +124,11 @@ def _describe(task: dict[str, Any], options: argparse.Namespace, backends: list[
 def _task(given: str | None) -> dict[str, Any]:
     if given is None:
         return {}
+    if not given.strip():
+        # As of a variable that is not set: it must not mean all work, or none in particular.
+        raise UsageError("the task is empty", hint="say what to run, or leave it out")
     if given == "-":
-        return _parsed(sys.stdin.read(_FILE_BYTES + 1), "standard input")
+        return _parsed(read_input(_FILE_BYTES + 1), "standard input")
     if not given.endswith((".toml", ".json")):
         return {"description": given}
     try:
@@ -156,6 +160,8 @@ def _parsed(text: str, where: str) -> dict[str, Any]:
         raise UsageError(f"{where} is no task: its values are nested too deep") from None
     if not hasattr(task, "keys"):
         raise UsageError(f"{where} is no task: expected a map of fields")
+    if not task:
+        raise UsageError(f"{where} is no task: it is empty")
     return task
 
 

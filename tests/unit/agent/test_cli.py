@@ -84,6 +84,17 @@ def test_an_option_before_the_command_without_its_value_says_so(shoal, option):
     assert err.startswith(f"shoal: the option {option} takes a value\n")
 
 
+def test_a_key_that_is_not_typed_in_is_none(shoal, tmp_path, monkeypatch):
+    def ended(_prompt):
+        raise EOFError
+
+    monkeypatch.setattr("getpass.getpass", ended)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    code, _, err = shoal("keys", "install", "--socket", str(tmp_path / "none.sock"))
+    assert code == 2
+    assert err.startswith("shoal: expected one key, found 0\n")
+
+
 def test_a_key_goes_into_a_new_file_or_nowhere(shoal, tmp_path):
     file = tmp_path / "gossip.key"
     assert shoal("keys", "gen", "--out", str(file)) == (0, "", "")

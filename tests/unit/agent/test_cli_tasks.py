@@ -1,6 +1,7 @@
 import argparse
 import io
 import json
+from pathlib import Path
 
 import pytest
 from shoal.agent.cli_options import Parser
@@ -155,6 +156,35 @@ def test_what_cannot_be_meant_is_refused(placing, finding, tmp_path):
     for words in (["x", "--seed", "-1"], ["x", "--seed", "1" * 30], ["x", "--count", "0"]):
         with pytest.raises(SystemExit):
             placing(*words)
+
+
+@pytest.mark.parametrize("command", [declare_task, declare_work])
+@pytest.mark.parametrize("given", ["", " ", "-", "task.toml", "task.json"])
+def test_an_empty_task_is_not_all_work(tmp_path, monkeypatch, command, given):
+    """As of a variable that is not set, or a file that another program did not write."""
+    parser = Parser("shoal fail", "fail")
+    command(parser)
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    if "." in given:
+        given = str(tmp_path / given)
+        Path(given).write_text("{}" if given.endswith("json") else "# nothing\n")
+    with pytest.raises(UsageError, match="is empty"):
+        work_argument(parser.parse([given]))
+
+
+def test_options_alone_are_no_work(tmp_path):
+    file = tmp_path / "task.toml"
+    file.write_text("[options]\ncount = 2\n")
+    parser = Parser("shoal fail", "fail")
+    declare_work(parser)
+    with pytest.raises(UsageError, match="task.toml says nothing of the work"):
+        work_argument(parser.parse([str(file)]))
+
+
+def test_standard_input_that_is_no_text_is_refused(placing, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe"), encoding="utf-8"))
+    with pytest.raises(UsageError, match="standard input is no text"):
+        placing("-")
 
 
 def test_work_is_told_by_what_distinguishes_it(tmp_path):
