@@ -16,6 +16,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import trio
 
@@ -25,6 +26,9 @@ PORTS = range(20000, 32000)
 
 class Watched(ABC):
     """One agent process and what it showed: state and mark of every node, by node id; each change with its time."""
+
+    everybody_tells: ClassVar[bool] = True
+    """Whether a suspicion is shown by all who hear of it, or only by the one who has it."""
 
     def __init__(self, name: str, directory: Path) -> None:
         self.name = name

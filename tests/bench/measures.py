@@ -149,6 +149,8 @@ async def under_loss(fleet: Fleet, share: float, seconds: float) -> dict[str, ob
     minutes = len(fleet.live) * (healed - began) / 60
     wrong = fleet.false_failures(began)
     suspected = sum(at >= began and kind == "suspected" for a in fleet.live for at, kind, _ in a.seen)
+    if fleet.agents[0].everybody_tells:
+        suspected /= len(fleet.live)
     back = await until(lambda: all(agent.alive() == len(fleet.live) for agent in fleet.live), SETTLE_SECONDS)
     return {
         "loss": share,

@@ -36,6 +36,7 @@ RETRY = "1s"
 class SerfAgent(Watched):
     """One serf agent with a tag; its id is its name."""
 
+    everybody_tells = False
     ordered: ClassVar[dict[str, int]] = {}
     """The last value ordered for each: an update is told without its value, and there is one change at a time."""
 
