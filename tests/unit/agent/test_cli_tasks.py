@@ -177,7 +177,7 @@ def test_options_alone_are_no_work(tmp_path):
     file.write_text("[options]\ncount = 2\n")
     parser = Parser("shoal fail", "fail")
     declare_work(parser)
-    with pytest.raises(UsageError, match="task.toml says nothing of the work"):
+    with pytest.raises(UsageError, match="says nothing of the work"):
         work_argument(parser.parse([str(file)]))
 
 
