@@ -46,8 +46,9 @@ def again(agents):
         agent.ready()
 
 
-def test_a_cluster_that_is_restarted_at_once_is_the_same_cluster(many, throughout, eventually):
-    agents = many(COUNT, "lan")
+@pytest.mark.parametrize("count", [COUNT, pytest.param(64, marks=pytest.mark.soak)])
+def test_a_cluster_that_is_restarted_at_once_is_the_same_cluster(many, throughout, eventually, count):
+    agents = many(count, "lan")
     before = {agent.name: known(agent) for agent in agents}
     again(agents)
     after = {agent.name: known(agent) for agent in agents}
