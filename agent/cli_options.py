@@ -35,6 +35,10 @@ class Parser(argparse.ArgumentParser):
         )
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        for word in arguments:
+            if word in ("-o--", f"{word.partition('=')[0]}=--") and word[0] == "-":
+                # Argparse drops this value, and hands over a list instead.
+                self.error(f"argument {word[:-2].rstrip('=')}: expected one argument")
         # Options may stand between positional arguments; argparse's usual way then loses those that may be left out.
         options, strangers = self.parse_known_intermixed_args(arguments)
         if strangers:

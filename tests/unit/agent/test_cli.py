@@ -77,6 +77,19 @@ def test_help_is_a_command_too(shoal):
     assert "did you mean shoal members?" in shoal("help", "membrs")[2]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("find", "--spread=--"), ("find", "--prefer=--"), ("members", "-o--"), ("members", "--output=--"),
+        ("config", "check", "--label=--"), ("run", "--bind=--"), ("keys", "rotate", "--to=--"),
+    ],
+)  # fmt: skip
+def test_two_hyphens_are_no_value_of_an_option(shoal, arguments):
+    code, out, err = shoal(*arguments)
+    assert (code, out) == (2, "")
+    assert "expected one argument" in err
+
+
 @pytest.mark.parametrize("option", ["-o", "--output", "--socket"])
 def test_an_option_before_the_command_without_its_value_says_so(shoal, option):
     code, out, err = shoal(option)
