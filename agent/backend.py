@@ -23,7 +23,7 @@ from .examine import examine
 from .histories import Histories
 from .keys import Keys
 from .schedule import Schedule
-from .seeds import resolve
+from .seeds import resolve_each
 from .surveyor import Reloaded
 from .watchers import Watchers
 
@@ -147,14 +147,23 @@ class AgentBackend:
         self._parts.driver.forget(bytes.fromhex(node_id))
 
     async def join(self, addresses: Sequence[Address]) -> int:
-        """Join through these addresses; how many of them showed up as members within `JOIN_SECONDS`."""
-        wanted = {address_text(address) for address in (await resolve(addresses))[0]}
-        found: set[str] = set()
+        """Join through these addresses; how many of them showed up as members within `JOIN_SECONDS`.
+
+        A name that stands for several addresses counts once, with the first of them.
+        """
+        found, _ = await resolve_each(addresses)
+        wanted = [{address_text(one) for one in found[address]} for address in addresses if address in found]
+        answered = 0
         self._parts.driver.join(addresses)
         with trio.move_on_after(JOIN_SECONDS), self.watchers.subscribe() as changes:
-            while wanted != (found := wanted & {record.addr for record in self.view if record.state in _LIVING}):
+            while (answered := self._living_of(wanted)) < len(wanted):
                 await changes.next_change()
-        return len(found)
+        return answered
+
+    def _living_of(self, places: Sequence[set[str]]) -> int:
+        """At how many of these places, each of one or more addresses, there is a living member."""
+        living = {record.addr for record in self.view if record.state in _LIVING}
+        return sum(not living.isdisjoint(place) for place in places)
 
     async def leave(self) -> None:
         """Once begun there is no way back: when the caller gives up waiting, the agent stops all the same."""

@@ -16,7 +16,13 @@ LOOKUP_SECONDS = 5.0
 
 async def resolve(seeds: Iterable[Address]) -> tuple[list[Address], dict[str, str]]:
     """Every address of every seed, IPv4 and IPv6, without repeats; and for each seed that gave none, why."""
-    found: dict[Address, None] = {}
+    found, failures = await resolve_each(seeds)
+    return list(dict.fromkeys(address for addresses in found.values() for address in addresses)), failures
+
+
+async def resolve_each(seeds: Iterable[Address]) -> tuple[dict[Address, tuple[Address, ...]], dict[str, str]]:
+    """The addresses of each seed that has any; and for each that has none, why."""
+    found: dict[Address, tuple[Address, ...]] = {}
     failures: dict[str, str] = {}
 
     async def look_up(seed: Address) -> None:
@@ -28,9 +34,9 @@ async def resolve(seeds: Iterable[Address]) -> tuple[list[Address], dict[str, st
         except trio.TooSlowError:
             failures[address_text(seed)] = f"the resolver did not answer within {LOOKUP_SECONDS:.0f} s"
         else:
-            found.update((canonical(row[4]), None) for row in rows)
+            found[seed] = tuple(canonical(row[4]) for row in rows)
 
     async with trio.open_nursery() as nursery:
         for seed in seeds:
             nursery.start_soon(look_up, seed)
-    return list(found), failures
+    return found, failures

@@ -398,6 +398,18 @@ async def test_join_counts_those_that_answered(config, monkeypatch):
         assert await two.join([one.address, three.address]) == 2
 
 
+async def test_a_name_of_several_addresses_counts_once(config, monkeypatch):
+    async with open_agent(config()) as one, open_agent(config("two")) as two, open_agent(config("three")) as three:
+        names = {"both": (one.address, two.address), "one": (one.address, ("127.0.0.9", 9))}
+
+        async def look_up(host, _port, **_how):
+            return [(socket.AF_INET, socket.SOCK_DGRAM, 17, "", address) for address in names[host]]
+
+        monkeypatch.setattr("trio.socket.getaddrinfo", look_up)
+        with trio.fail_after(backend.JOIN_SECONDS):
+            assert await three.join([("both", 1), ("one", 1)]) == 2, "without waiting for all of a name's addresses"
+
+
 async def test_one_that_left_is_not_counted_as_joined(config, monkeypatch):
     async with open_agent(config()) as one:
         with one.changes() as changes:
