@@ -24,18 +24,21 @@ def probe(reader: Reader, facades: Facades) -> Findings:
     available = available_kib(sizes, total)
     limit_bytes: int | None = None
     free_bytes: int | None = None
-    limit_source = MEMINFO
+    limit_source = free_source = MEMINFO
     for level in memory_levels(look, locate(look)):
         if limit_bytes is None or level.limit < limit_bytes:
             limit_bytes, limit_source = level.limit, level.path
         if level.used is not None:
-            free_bytes = smaller(free_bytes, max(0, level.limit - level.used))
+            free = max(0, level.limit - level.used)
+            if free_bytes is None or free < free_bytes:
+                free_bytes, free_source = free, level.path
     if total is not None:
         findings.label("ram_mb", total // KIB_PER_MIB, MEMINFO)
     _limit(findings, total, limit_bytes, limit_source)
     if available is not None:
         left = smaller(available * 1024, smaller(limit_bytes, free_bytes))
-        findings.vital("ram_available_mb", (left or 0) // MIB, MEMINFO)
+        source = MEMINFO if left == available * 1024 else free_source if left == free_bytes else limit_source
+        findings.vital("ram_available_mb", (left or 0) // MIB, source)
     swap = sizes.get("SwapTotal")
     if swap is not None:
         findings.label("swap_mb", swap // KIB_PER_MIB, MEMINFO)

@@ -1,4 +1,5 @@
 import pytest
+from shoal.capabilities.probes.memory import probe
 
 MEMINFO = "MemTotal: 16384000 kB\nMemFree: 8192000 kB\nMemAvailable: 12288000 kB\nSwapTotal: 2097148 kB\n"
 GIB = 1024**3
@@ -55,6 +56,20 @@ def test_limit_of_an_ancestor_counts(detected):
     }
     facts = detected(given)
     assert (facts["ram_limit_mb"], facts["ram_limited"], facts["ram_available_mb"]) == (4096, True, 3584)
+
+
+@pytest.mark.parametrize(
+    ("files", "source"),
+    [
+        ({}, "/proc/meminfo"),
+        ({"memory.max": 4 * GIB}, "/sys/fs/cgroup/a/memory.max"),
+        ({"memory.max": 4 * GIB, "memory.current": GIB}, "/sys/fs/cgroup/a/memory.max"),
+        ({"memory.max": 15 * GIB, "memory.current": GIB}, "/proc/meminfo"),
+    ],
+)
+def test_free_memory_names_what_bounds_it(pretend, files, source):
+    machine = pretend(limits("0::/a\n") | {f"/sys/fs/cgroup/a/{name}": f"{size}\n" for name, size in files.items()})
+    assert probe(machine.reader, machine.facades).sources["ram_available_mb"] == source
 
 
 def test_a_limit_above_the_machine_is_none(detected):
