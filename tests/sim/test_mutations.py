@@ -9,8 +9,12 @@ from functools import partial
 
 import pytest
 import sim_checks as checks
+import sim_churn as churn
+import sim_probing as probing
 import sim_scenes as scenes
-from shoal.gossip import Rank, State, answer, border, core, liveness, precedence
+import sim_traffic as traffic
+from shoal.gossip import Left, Rank, Settings, State, answer, border, core, liveness, precedence
+from shoal.gossip.farewell import Farewell
 from shoal.gossip.health import Health
 from shoal.gossip.intake import Intake
 from shoal.gossip.liveness import Liveness
@@ -18,7 +22,8 @@ from shoal.gossip.messages import Flag
 from shoal.gossip.node import Node
 from shoal.gossip.probe import Prober
 from shoal.gossip.selfrules import SelfRules
-from shoal.gossip.spread import Queue
+from shoal.gossip.simulated_base import SharedPopulation
+from shoal.gossip.spread import Queue, Spread
 from shoal.gossip.strangers import Strangers
 from shoal.gossip.sync import Syncer
 
@@ -201,6 +206,33 @@ def relays_never_asked(patch):
     patch(Prober, "_relays_for", lambda *_: [])
 
 
+def nobody_heard(patch):
+    """Who hears nobody accuses, and who is accused says nothing."""
+    no_witness(patch)
+    no_refutation(patch)
+
+
+def drawn_by_lot(patch):
+    """Whom to probe next is chance, whoever was probed before."""
+    patch(SharedPopulation, "draw", lambda self, chance: next(iter(self.sample(chance, 1)), None))
+
+
+def one_receiver(patch):
+    """Each tick tells one member."""
+    receivers = Spread._receivers
+    patch(Spread, "_receivers", lambda self, _count: receivers(self, 1))
+
+
+def goodbye_unsaid(patch):
+    """Who leaves just goes."""
+    patch(Farewell, "begin", lambda self, _now: self._core.emit(Left()))
+
+
+def never_reaped(patch):
+    """Tombstones are kept for ever."""
+    patch(Liveness, "reap", lambda *_: None)
+
+
 QUICK = partial(checks.crash_is_noticed, count=16, within=16.0)
 
 SEEDS = 3  # a mutation is to be caught in one of them; the core passes in all
@@ -227,6 +259,25 @@ CAUGHT = [
     (dead_never_retried, partial(checks.partition_heals, seconds=60.0)),
     (relays_never_asked, QUICK),
 ]
+WITHOUT_TCP = Settings.lan(tcp_fallback=False)
+# The properties themselves, as small as shows it; P13 and P14 are above.
+PROPERTIES = [
+    (drawn_by_lot, probing.first_ping_comes_soon),
+    (drawn_by_lot, probing.everybody_is_probed),
+    (one_receiver, partial(checks.spread_is_quick, count=64, news=4)),
+    (no_anti_entropy, checks.no_hole_stays),
+    (no_refutation, partial(checks.loss_kills_nobody, count=24, seconds=60.0, settings=WITHOUT_TCP)),
+    (no_send_limit, partial(traffic.is_bounded, fault=traffic.half_dead)),
+    (tombstones_forgotten, checks.no_hole_stays),
+    (
+        nobody_heard,
+        partial(checks.stalls_kill_nobody, count=32, stalled=8, seconds=60.0, noticed=False, settings=WITHOUT_TCP),
+    ),
+    (generations_ignored, partial(checks.stopped_and_odd_clocks, count=16)),
+    (never_reaped, churn.stays_flat),
+    (generations_ignored, partial(checks.all_restart, count=24)),
+    (goodbye_unsaid, partial(checks.leave_is_known, count=24, loss=0.0)),
+]
 
 
 def breaks(checker, seed):
@@ -241,7 +292,11 @@ def name_of(checker):
     return getattr(checker, "func", checker).__name__
 
 
-@pytest.mark.parametrize(("mutation", "checker"), CAUGHT, ids=[f"{m.__name__}-{name_of(c)}" for m, c in CAUGHT])
+@pytest.mark.parametrize(
+    ("mutation", "checker"),
+    [*CAUGHT, *PROPERTIES],
+    ids=[f"{m.__name__}-{name_of(c)}" for m, c in [*CAUGHT, *PROPERTIES]],
+)
 def test_a_mutated_core_is_caught(mutation, checker, monkeypatch):
     mutation(monkeypatch.setattr)
     assert any(breaks(checker, seed) for seed in range(SEEDS)), f"{mutation.__name__} passes {name_of(checker)}"
@@ -251,3 +306,8 @@ def test_a_mutated_core_is_caught(mutation, checker, monkeypatch):
 def test_the_core_as_it_is_passes(checker):
     for seed in range(SEEDS):
         checker(seed)
+
+
+@pytest.mark.parametrize("checker", dict.fromkeys(c for _, c in PROPERTIES), ids=name_of)
+def test_the_core_as_it_is_has_the_properties_at_these_sizes_too(checker):
+    checker(0)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import pytest
 import sim_checks as checks
+import sim_traffic
 from shoal.gossip import Change, Settings
 from shoal.gossip.liveness import Liveness
 from shoal.gossip.probe import Prober
 from shoal.gossip.simulation import Network
-
-# Gossip ticks with full packets to all receivers, twice that for pings, acks, relays and corrections.
-MOST_BYTES = 2 * 5 * 3 * 1228
-IDLE_BYTES, IDLE_PACKETS = 221, 2.05
 
 
 def suspicions_per_probe(loss, relays=3):
@@ -65,79 +62,18 @@ def test_p5_nobody_dies_of_loss_in_any_profile(profile):
     checks.loss_kills_nobody(3, settings=profile(), seconds=300.0)
 
 
-def traffic(cluster, seconds):
-    """Bytes and packets of each node in each second of that time."""
-    before = [(m.bytes_out, m.packets_out, m.stream_bytes_out) for m in cluster.machines]
-    cluster.run(seconds)
-    after = [(m.bytes_out, m.packets_out, m.stream_bytes_out) for m in cluster.machines]
-    return [
-        tuple((new - old) / seconds for new, old in zip(one, other, strict=True))
-        for one, other in zip(after, before, strict=True)
-    ]
-
-
 @pytest.mark.parametrize("count", [4, 32, 256])
 def test_p6_idle_traffic_is_the_same_in_every_size(count):
     cluster = checks.rest(count, 1)
     cluster.run(5.0)
-    rates = traffic(cluster, 20.0)
+    rates = sim_traffic.traffic(cluster, 20.0)
     octets, packets, streams = (sum(rate[column] for rate in rates) / count for column in range(3))
-    assert octets <= IDLE_BYTES
-    assert packets <= IDLE_PACKETS
+    assert octets <= sim_traffic.IDLE_BYTES
+    assert packets <= sim_traffic.IDLE_PACKETS
     assert streams == 0
     assert octets == pytest.approx(211, abs=10)
 
 
-def heavy_loss(cluster):
-    cluster.network = Network(loss=0.4)
-
-
-def halves(cluster):
-    cluster.partition(range(16), range(16, 32))
-
-
-def blocked_udp(cluster):
-    cluster.cuts.block([0], range(32), streams=False)
-    cluster.cuts.block(range(32), [0], streams=False)
-
-
-def one_way(cluster):
-    cluster.cuts.block(range(8), range(32))
-
-
-def half_dead(cluster):
-    for index in range(16):
-        cluster.crash(index)
-
-
-def stalled(cluster):
-    for index in range(8):
-        cluster.stall(index, 10.0, working=1.0, until=120.0)
-
-
-def twin(cluster):
-    cluster.start([cluster.clone(3).index])
-
-
-def doubled(cluster):
-    cluster.network = Network(doubled=0.5, held=0.5, hold=3.0)
-
-
-FAULTS = [heavy_loss, halves, blocked_udp, one_way, half_dead, stalled, twin, doubled]
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize("fault", sim_traffic.FAULTS, ids=lambda fault: fault.__name__)
 def test_p6_bytes_are_bounded_in_every_fault_and_fall_to_rest_after_it(fault):
-    cluster = checks.rest(32, 6, record=bytes(440))
-    cluster.seeds = [0, 1]
-    cluster.run(5.0)
-    fault(cluster)
-    for _ in range(30):
-        for octets, _, streams in traffic(cluster, 3.0):
-            assert octets <= MOST_BYTES
-            assert streams <= MOST_BYTES
-    cluster.heal()
-    cluster.network = Network()
-    cluster.run(120.0)
-    rates = traffic(cluster, 20.0)
-    assert sum(octets for octets, _, _ in rates) / len(cluster.running()) <= IDLE_BYTES + 30
+    sim_traffic.is_bounded(6, fault=fault)

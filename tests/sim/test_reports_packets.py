@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import permutations
 from random import Random
 
 import pytest
 import sim_checks as checks
+import sim_churn as churn
 import sim_scenes as scenes
 from shoal.gossip import Change, Rank, SectionKind, SectionTooLarge, Settings, State
 from shoal.gossip.member import SECTION_LIMIT
@@ -200,9 +202,11 @@ def test_consul_529_one_id_and_one_address_whatever_the_family():
 def test_memberlist_158_many_joiners_at_one_seed(count):
     cluster = Cluster(count, Settings.lan(), seed=1)
     cluster.recorded = frozenset({Change.FAILED, Change.SUSPECTED})
-    joined = {}
+    joined, held = {}, Counter()
 
     def note():
+        for what, size in churn.sizes(cluster.machines[0]).items():
+            held[what] = max(held[what], size)
         for machine in cluster.machines:
             if machine.index not in joined and machine.node.joined:
                 joined[machine.index] = cluster.now
@@ -215,6 +219,8 @@ def test_memberlist_158_many_joiners_at_one_seed(count):
     assert cluster.run_until(cluster.complete, 60.0)
     assert not cluster.of(Change.FAILED)
     assert len(cluster.machines[0].node._core.table) == count
+    # At no moment did the seed hold more than twice as many of anything as there are nodes.
+    assert all(size <= 2 * count for size in held.values()), held
 
 
 def test_replayed_packets_change_nothing():
