@@ -78,8 +78,10 @@ def config_show(options: argparse.Namespace) -> int:
 
 def _load(options: argparse.Namespace) -> Config:
     """The configuration that the flags of this command name and change."""
+    import attrs
+
     from .config import load
-    from .config_files import configuration_path
+    from .config_files import configuration_files, configuration_path
 
     flags = {path: str(value) for path, value in vars(options).items() if "." in path and value is not None}
     if options.join:
@@ -87,7 +89,12 @@ def _load(options: argparse.Namespace) -> Config:
     for text in options.label or ():
         key, _, value = text.partition("=")
         flags[f"labels.{key}"] = value
-    return load(configuration_path(options.config), flags=flags)
+    path = configuration_path(options.config)
+    config = load(path, flags=flags)
+    if path is not None and not configuration_files(path):
+        # Who names a directory means its files; without any there is a whole configuration all the same.
+        return attrs.evolve(config, warnings=(*config.warnings, f"{path} holds no shoal.toml and no conf.d/*.toml"))
+    return config
 
 
 def _plain(value: Any) -> object:

@@ -166,6 +166,16 @@ def test_a_key_file_that_cannot_be_used_ends_with_78_and_names_the_place(shoal, 
     assert shoal("config", "check", "--config", str(file))[0] == 0
 
 
+def test_a_directory_without_a_configuration_is_warned_of(shoal, tmp_path, monkeypatch):
+    said = f"warning: {tmp_path} holds no shoal.toml and no conf.d/*.toml\nthe configuration is good\n"
+    assert shoal("config", "check", "--config", str(tmp_path)) == (0, said, "")
+    monkeypatch.setenv("SHOAL_CONFIG", str(tmp_path))
+    assert shoal("config", "check") == (0, said, "")
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d" / "10.toml").write_text("")
+    assert shoal("config", "check") == (0, "the configuration is good\n", "")
+
+
 def test_config_shows_where_values_come_from(shoal, tmp_path, monkeypatch):
     monkeypatch.setenv("SHOAL_LOG_LEVEL", "debug")
     file = tmp_path / "shoal.toml"
