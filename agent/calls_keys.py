@@ -33,7 +33,7 @@ async def rotate(request: Request) -> Answer:
     """Begin a rotation to a new `key`, or to an installed one by `id`; with neither, resume the one under way."""
     keys, arguments = _keys(request), request.arguments
     target = keys.rotate(arguments["key"], arguments["id"])
-    return {"target": target, **ring_map(keys.facts(), request.backend.view)}
+    return {**ring_map(keys.facts(), request.backend.view), "target": target}
 
 
 async def use(request: Request) -> Answer:

@@ -63,6 +63,12 @@ async def test_a_rotation_begins_and_is_resumed(answer, sealed):
     assert (await answer("keys_list"))["target"] == key_id(NEW)
 
 
+async def test_a_rotation_to_the_only_key_says_where_it_leads_and_is_over(answer, sealed):
+    assert (await answer("keys_rotate", key=key_text(OLD)))["target"] == key_id(OLD)
+    assert (await answer("keys_list"))["target"] is None
+    assert (await answer("keys_rotate"))["kind"] == "refused"
+
+
 @pytest.mark.parametrize("key", ["opensesame", "opensesame" * 100, 7, ["opensesame"]])
 async def test_no_answer_repeats_what_was_given_for_a_key(answer, sealed, key):
     for call in ("keys_install", "keys_rotate"):
