@@ -49,6 +49,8 @@ OLD_SECONDS = 10.0
 KEPT_NOTES = 32
 # Seeds are looked up every few seconds, for ever: a name that does not resolve is logged at once, and then as often.
 UNRESOLVED_SECONDS = 60.0
+# Of the addresses that operators named beside the configured seeds: each is looked up and asked for ever.
+MOST_NAMED = 64
 
 
 class Observer(Protocol):
@@ -77,6 +79,7 @@ class Driver:
         self.notes: deque[tuple[float, Note]] = deque(maxlen=KEPT_NOTES)
         self._streams = StreamServer(tcp, self._serve, self._count)
         self._seeds = tuple(seeds)
+        self._named: tuple[Address, ...] = ()
         self._unresolved: dict[str, float] = {}
         self._observer = observer
         self._timers: list[tuple[float, int, Token]] = []
@@ -111,8 +114,9 @@ class Driver:
         self._streams.close()
 
     def join(self, seeds: Iterable[Address] = ()) -> None:
-        """Try the seeds, and these with them from now on, until one answers."""
-        self._seeds = tuple(dict.fromkeys((*self._seeds, *seeds)))
+        """Try the seeds, and these with them from now on, until one answers; of very many the latest."""
+        latest = dict.fromkeys(seeds)
+        self._named = (*(seed for seed in self._named if seed not in latest), *latest)[-MOST_NAMED:]
         self.obey(self.node.join(trio.current_time()))
 
     def publish(self, kind: int, payload: bytes) -> None:
@@ -256,7 +260,7 @@ class Driver:
         self.obey(self.node.answered(effect.token, outcome, trio.current_time()))
 
     async def _resolve(self) -> None:
-        addresses, failures = await resolve(self._seeds)
+        addresses, failures = await resolve(dict.fromkeys((*self._seeds, *self._named)))
         now = trio.current_time()
         told = {name: at for name, at in self._unresolved.items() if name in failures and now - at < UNRESOLVED_SECONDS}
         for name in failures.keys() - told.keys():

@@ -7,7 +7,7 @@ import struct
 import pytest
 import trio
 from shoal.agent import driver as driver_module
-from shoal.agent.driver import LAG_SECONDS, OLD_SECONDS, Driver
+from shoal.agent.driver import LAG_SECONDS, MOST_NAMED, OLD_SECONDS, Driver
 from shoal.agent.udp import DRAIN, bind_pair
 from shoal.gossip import (
     Ask,
@@ -517,6 +517,17 @@ async def test_seeds_of_a_later_join_are_kept(start, node, eventually):
     await eventually(lambda: len(node.inputs("resolved")) == 2)
     for _, found in node.inputs("resolved"):
         assert sorted(found) == [("127.0.0.1", 1), ("127.0.0.1", 2)]
+
+
+async def test_of_very_many_addresses_to_join_the_latest_are_kept_beside_the_seeds(start, node, eventually):
+    driver = await start(seeds=[("127.0.0.1", 1)])
+    for port in range(2, 1002):
+        driver.join([("127.0.0.1", port), ("127.0.0.1", 2)])
+    node.script["join"] = [ResolveSeeds()]
+    driver.join()
+    await eventually(lambda: node.inputs("resolved"))
+    ((_, found),) = node.inputs("resolved")
+    assert sorted(port for _, port in found) == [1, 2, *range(1002 - MOST_NAMED + 1, 1002)]
 
 
 async def test_a_seed_that_does_not_resolve_is_logged_at_once_and_then_once_a_minute(start, node, autojump_clock):
