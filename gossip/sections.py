@@ -19,8 +19,9 @@ from .table import Entry
 
 _MOST_ASKS = 4  # pulls of this node in flight
 _MOST_WANTS = 64  # of one pull
-# A node that pulls in vain this often stops: the next sync with a holder tells it again.
-_MOST_TRIES = 6
+# A node that pulls in vain this often stops: the next sync with a holder tells it again. What is too big for a packet
+# spreads by pulls alone, doubling its holders each time: those that ask last ask in vain some times.
+_MOST_TRIES = 12
 _SERVED_A_SECOND = 32
 _ASK_SECONDS = 5.0
 
@@ -197,8 +198,8 @@ class Sections:
         self._finish(number, now)
 
     def _finish(self, number: int, now: float) -> None:
-        """Whatever of that pull is still wanted becomes due again after a while."""
-        wait = spread_time(self._core.settings, self._core.table.size)
+        """Whatever of that pull is still wanted becomes due again soon: gossip had its time before the first."""
+        wait = self._core.settings.gossip_tick * (1 + self._core.chance.random())
         for key in self._asks.pop(number, []):
             wanted = self._wanted.get(key)
             if wanted is not None:

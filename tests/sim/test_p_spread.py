@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import sim_checks as checks
+from shoal.gossip import Change, SectionKind
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.1])
@@ -21,6 +22,15 @@ def test_p3_a_row_reaches_1000_within_seven_ticks(loss):
 @pytest.mark.parametrize("loss", [0.0, 0.1])
 def test_p3_a_row_reaches_10000_within_nine_ticks(loss):
     assert checks.spread_is_quick(1, count=10_000, loss=loss, news=1) <= 9 + (loss > 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("count", "seconds"), [(64, 3.5), pytest.param(1000, 6.0, marks=pytest.mark.big)])
+def test_a_section_that_no_packet_holds_doubles_its_holders_by_pulls(count, seconds, seed):
+    cluster = checks.rest(count, seed)
+    cluster.run(5.0)
+    cluster.publish(7, bytes(9000), SectionKind.HISTORY)
+    assert cluster.run_until(lambda: len(cluster.first_seen(Change.SECTION, 7)) == count, seconds)
 
 
 @pytest.mark.parametrize("seed", range(30))
