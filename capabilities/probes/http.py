@@ -1,7 +1,4 @@
-"""One bounded HTTP GET to a process of this machine, over TCP or a Unix socket; no more of HTTP than that needs.
-
-The request is HTTP/1.0, so that the answer ends with the connection and is never chunked.
-"""
+"""One bounded HTTP GET to a process of this machine, over TCP or a Unix socket."""
 
 import contextlib
 import json
@@ -10,6 +7,7 @@ import time
 import urllib.parse
 
 import attrs
+import h11
 
 # A server on the same machine answers within milliseconds; a hung one must not hold up a survey.
 ANSWER_SECONDS = 0.5
@@ -32,22 +30,46 @@ def get(url: str, seconds: float = ANSWER_SECONDS) -> HttpAnswer:
     Raises OSError when there is no HTTP answer in time, and ValueError when the URL is none.
     """
     deadline = time.monotonic() + seconds
+    peer = h11.Connection(h11.CLIENT)
     with contextlib.closing(_connected(url, seconds)) as connection:
         local = _is_local(connection)
-        path, host = _target(url)
-        connection.sendall(f"GET {path} HTTP/1.0\r\nHost: {host}\r\nAccept: application/json\r\n\r\n".encode("ascii"))
-        parts: list[bytes] = []
-        size = 0
-        while size <= ANSWER_BYTES:
+        connection.sendall(_request(peer, url))
+        try:
+            status, body = _answer(peer, connection, deadline)
+        except h11.RemoteProtocolError as broken:
+            raise OSError(f"the answer is not HTTP: {broken}") from None
+    return HttpAnswer(status=status, json=_parsed(body), local=local)
+
+
+def _request(peer: h11.Connection, url: str) -> bytes:
+    path, host = _target(url)
+    headers = [("Host", host), ("Accept", "application/json"), ("Connection", "close")]
+    try:
+        request = peer.send(h11.Request(method="GET", target=path, headers=headers))
+    except (h11.LocalProtocolError, UnicodeEncodeError) as odd:
+        raise ValueError(f"{url!r} is no URL: {odd}") from None
+    return request + peer.send(h11.EndOfMessage())
+
+
+def _answer(peer: h11.Connection, connection: socket.socket, deadline: float) -> tuple[int, bytes]:
+    """Status and body of a whole answer."""
+    parts: list[bytes] = []
+    status = size = 0
+    while size <= ANSWER_BYTES:
+        event = peer.next_event()
+        if event is h11.NEED_DATA:
             left = deadline - time.monotonic()
             if left <= 0:
-                raise TimeoutError(f"no whole answer within {seconds} s")
+                raise TimeoutError("no whole answer in time")
             connection.settimeout(left)
-            part = connection.recv(65536)
-            if not part:
-                return _parsed(b"".join(parts), local=local)
-            parts.append(part)
-            size += len(part)
+            peer.receive_data(connection.recv(65536))
+        elif isinstance(event, h11.Response):
+            status = event.status_code
+        elif isinstance(event, h11.Data):
+            parts.append(bytes(event.data))
+            size += len(event.data)
+        elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
+            return status, b"".join(parts)
     raise OSError(f"an answer of more than {ANSWER_BYTES} bytes")
 
 
@@ -95,13 +117,8 @@ def _is_local(connection: socket.socket) -> bool:
     return connection.getsockname()[0] == connection.getpeername()[0]
 
 
-def _parsed(answer: bytes, *, local: bool) -> HttpAnswer:
-    head, _, body = answer.partition(b"\r\n\r\n")
-    words = head.split(b"\r\n", 1)[0].split()
-    if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit() or len(words[1]) != 3:
-        raise OSError("the answer is not HTTP")
+def _parsed(body: bytes) -> object:
     try:
-        parsed = json.loads(body)
+        return json.loads(body)
     except (ValueError, RecursionError):
-        parsed = None
-    return HttpAnswer(status=int(words[1]), json=parsed, local=local)
+        return None
