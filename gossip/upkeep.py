@@ -13,6 +13,9 @@ from .sync import Syncer
 from .table import NEVER
 
 _REAP_PAUSE = 60.0  # seconds between looks at the tombstones
+# Of the looks for the lost, so many are for those lost for more than a day: where machines come and go they are many
+# and do not come back, and must not keep us from a part of the cluster that was cut off today.
+_LONG_GONE_SHARE = 0.25
 
 
 class Upkeep:
@@ -54,8 +57,12 @@ class Upkeep:
         if first:
             return
         entries = [core.table.get(node_id) for node_id in core.table.gone]
-        dead = [entry for entry in entries if entry is not None and entry.shown is State.DEAD]
-        lost = len(dead) + (self._joiner.sought() if self._joiner.joined else 0)
+        dead = [entry for entry in entries if entry is not None and entry.shown is State.DEAD and not entry.reaped]
+        long_gone = [entry for entry in entries if entry is not None and entry.shown is State.DEAD and entry.reaped]
+        sought = self._joiner.sought() if self._joiner.joined else 0
+        if long_gone and (not (dead or sought) or core.chance.random() < _LONG_GONE_SHARE):
+            dead, sought = long_gone, 0
+        lost = len(dead) + sought
         if not lost or core.chance.random() >= lost / core.table.size:
             return
         chosen = core.chance.randrange(lost)

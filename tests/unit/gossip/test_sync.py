@@ -264,3 +264,15 @@ def test_the_dead_are_pinged_until_their_tombstone_is_dropped(kit, told):
     assert node._core.table.get(kit.id(2)).reaped
     node.wake(tick, 7 * DAY + 100)
     assert not pinged(7 * DAY + 200)
+
+
+def test_the_long_dead_keep_nobody_from_those_lost_today(kit, told):
+    node = kit.node(1)
+    for number in range(20, 200):
+        told(node, kit.row(number, Rank.DEAD), age=int(2 * DAY))
+    for timer in [e for e in told(node, kit.row(2, Rank.SUSPECT), now=1.0) if isinstance(e, Wake)]:
+        node.wake(timer.token, 90.0)
+    (tick,) = [e.token for e in kit.node(8).start(0.0) if isinstance(e, Wake)]
+    found = [to for now in range(100, 3100, 13) for _, to in kit.opened(node.wake(tick, float(now)), Ping)]
+    today, before = found.count(kit.address(2)), sum(kit.address(number) in found for number in range(20, 200))
+    assert today > before > 10
