@@ -11,7 +11,7 @@ from .member import Address
 # Families as the wire says them; also an index into sizes.
 NONE, V4, V6 = 0, 1, 2
 SIZES = (0, 6, 18)  # host and port
-_CACHED = 4096  # more than the members of most clusters; an entry costs some hundred bytes
+_CACHED = 1024  # the members of most clusters; an entry costs some hundred bytes
 
 
 def canonical(host: str) -> str:
