@@ -78,6 +78,11 @@ def on_a_terminal(agent, environment, *, ignoring=False):
     return child, terminal
 
 
+def has_ended(child):
+    """Whether that child process has ended; it stays to be waited for."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
 def test_the_end_of_its_terminal_stops_it(agents, eventually, clean_environment):
     agent = agents("one")
     child, terminal = on_a_terminal(agent, clean_environment())
@@ -86,12 +91,11 @@ def test_the_end_of_its_terminal_stops_it(agents, eventually, clean_environment)
         agent.configure({"labels": {"zone": "a"}})
         os.kill(child, signal.SIGHUP)
         eventually(lambda: labels_of(agent).get("zone") == "a", "a reload: the terminal is still there")
-    finally:
         os.close(terminal)
-    until = time.monotonic() + 30
-    while os.waitpid(child, os.WNOHANG)[0] == 0:
-        assert time.monotonic() < until, "it runs on without its terminal"
-        time.sleep(0.02)
+        eventually(lambda: has_ended(child), "its end, without its terminal")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_nohup_lets_it_outlive_its_terminal(agents, eventually, clean_environment):
