@@ -1,4 +1,4 @@
-"""For all tests: a shell that runs them in the background has Ctrl-C ignored, and every process they start would too."""
+"""For all tests: a shell that runs them in the background ignores Ctrl-C, and whatever they start would too."""
 
 import signal
 
