@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from .cli_options import Parser, positive, read_input, whole
+from .cli_options import Parser, positive, whole
+from .cli_task_file import task_from
 from .errors import UsageError
 
 TYPE_CHECKING = False
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 
 # What `--prefer` takes for a backend; anything else is a requirement that nodes should rather satisfy.
 BACKENDS = ("mlx", "llama.cpp", "ollama", "apple-foundation-models", "cuda", "rocm", "metal")
-# A file is small; more is a mistake, such as a model.
-_FILE_BYTES = 1 << 20
 # As `placement.options` has them, which a client command does not import; the agent checks them too.
 _MOST_WEIGHT = 1000
 _MOST_SKEW = 64
@@ -122,47 +121,19 @@ def _describe(task: dict[str, Any], options: argparse.Namespace, backends: list[
 
 
 def _task(given: str | None) -> dict[str, Any]:
-    if given is None:
-        return {}
-    if not given.strip():
-        # As of a variable that is not set: it must not mean all work, or none in particular.
-        raise UsageError("the task is empty", hint="say what to run, or leave it out")
-    if given == "-":
-        return _parsed(read_input(_FILE_BYTES + 1), "standard input")
-    if not given.endswith((".toml", ".json")):
-        return {"description": given}
-    try:
-        with open(given, encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs every command its import
-            return _parsed(file.read(_FILE_BYTES + 1), given)
-    except OSError as error:
-        raise UsageError(f"the task file {given} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"the task file {given} is no text") from None
+    return {} if given is None else task_from(given)
 
 
-def _parsed(text: str, where: str) -> dict[str, Any]:
-    """JSON by its name, or when it begins as a map of JSON does, for no TOML does; else TOML."""
-    if len(text) > _FILE_BYTES:
-        raise UsageError(f"{where} is no task: it is longer than {_FILE_BYTES >> 20} MiB")
-    is_json = where.endswith(".json") or text.lstrip()[:1] == "{"
-    try:
-        if is_json:
-            import json
+def meant_backend(wish: str, warning: str) -> str | None:
+    """What to add to the agent's warning that no node has the word of this `--prefer`, when a backend is near it."""
+    text = _preference(wish)["requirement"]
+    said = f"no known node has {text}"
+    if warning != said and not warning.startswith(f"{said};"):
+        return None
+    from .nearest import nearest
 
-            task = json.loads(text)
-        else:
-            import tomllib
-
-            task = tomllib.loads(text)
-    except ValueError as error:
-        raise UsageError(f"{where} is no {'JSON' if is_json else 'TOML'}: {error}") from None
-    except RecursionError:
-        raise UsageError(f"{where} is no task: its values are nested too deep") from None
-    if not hasattr(task, "keys"):
-        raise UsageError(f"{where} is no task: expected a map of fields")
-    if not task:
-        raise UsageError(f"{where} is no task: it is empty")
-    return task
+    close = nearest(text, BACKENDS)
+    return close and f"; did you mean the backend {close}{', without a weight' if text != wish else ''}?"
 
 
 def _preference(text: str) -> dict[str, Any]:

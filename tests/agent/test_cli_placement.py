@@ -181,6 +181,22 @@ async def test_a_likely_slip_is_told_though_something_fits(shoal, cluster, comma
     assert err == "warning: no known node has zoone; did you mean zone?\n"
 
 
+@pytest.mark.parametrize(
+    ("wish", "warning"),
+    [
+        ("mlxx", "no known node has mlxx; did you mean the backend mlx?"),
+        ("5:mlx", "no known node has mlx; did you mean the backend mlx, without a weight?"),
+        ("llama.cp", "no known node has llama.cp; did you mean the backend llama.cpp?"),
+        ("xyzzyxyzzy", "no known node has xyzzyxyzzy"),
+    ],
+)
+async def test_a_mistyped_backend_gets_the_nearest(shoal, cluster, wish, warning):
+    code, _, err = await shoal("place", "x", f"--prefer={wish}", "-o", "name")
+    assert (code, err) == (0, f"warning: {warning}\n")
+    code, _, err = await shoal("place", "x", f"--prefer={wish}", "--require=xyzzy")
+    assert (code, f"hint: {warning}\n" in err) == (3, True)
+
+
 async def test_a_slip_that_leaves_nothing_is_told_once(shoal, cluster):
     for command in ("place", "find"):
         code, _, err = await shoal(command, "x" if command == "place" else "", "--avoid", "n11", "--spread", "zoone")

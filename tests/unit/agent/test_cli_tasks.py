@@ -125,6 +125,37 @@ def test_a_file_that_is_no_task_is_refused(placing, tmp_path, content, message):
         placing(str(file))
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.toml", "min_free_ram_mb = 18446744073709551616", "min_free_ram_mb: a number of more than 64 bits"),
+        ("t.toml", "[options]\nseed = -9223372036854775809", "options.seed: a number of more than 64 bits"),
+        (
+            "t.toml",
+            'description = "x"\n[options]\nspread = {label = "a", max_skew = 1979-05-27}',
+            "max_skew: a date or",
+        ),
+        ("t.toml", "required_tools = ['git', 1979-05-27T07:32:00Z]", r"required_tools\[1\]: a date or time"),
+        ("t.toml", "[policy]\nrank = 07:32:00", "policy.rank: a date or time"),
+        ("t.json", '{"a": [{"b": 99999999999999999999}]}', r"a\[0\].b: a number of more than 64 bits"),
+        ("t.json", '{"description": "\\ud800"}', "description: text that is not valid Unicode"),
+        ("t.json", '{"options": {"\\udfff": 1}}', "options: text that is not valid Unicode"),
+        ("t.json", '{"\\udfff": 1}', "a key: text that is not valid Unicode"),
+    ],
+)
+def test_a_value_that_no_message_carries_is_named(placing, tmp_path, name, content, message):
+    file = tmp_path / name
+    file.write_text(content)
+    with pytest.raises(UsageError, match=f"{name}: .*{message}"):
+        placing(str(file))
+
+
+def test_numbers_up_to_64_bits_are_left_to_the_agent(placing, tmp_path):
+    file = tmp_path / "t.toml"
+    file.write_text(f"a = {-(2**63)}\n[options]\nseed = {2**64 - 1}\n")
+    assert placing(str(file)) == {"task": {"a": -(2**63)}, "options": {"seed": 2**64 - 1}, "policy": {}}
+
+
 def test_a_list_is_no_task(placing, tmp_path):
     file = tmp_path / "task.json"
     file.write_text("[1, 2]")
