@@ -8,7 +8,7 @@ import sys
 
 from . import __version__
 from . import cli_output as output
-from .cli_options import Command, Parser, nothing
+from .cli_options import Command, Parser, by_key, nothing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,9 +86,8 @@ def _load(options: argparse.Namespace) -> Config:
     flags = {path: str(value) for path, value in vars(options).items() if "." in path and value is not None}
     if options.join:
         flags["gossip.seeds"] = ",".join(options.join)
-    for text in options.label or ():
-        key, _, value = text.partition("=")
-        flags[f"labels.{key}"] = value
+    given: list[tuple[str, str]] = options.label or []
+    flags |= {f"labels.{key}": value for key, value in by_key(given).items()}
     path = configuration_path(options.config)
     config = load(path, flags=flags)
     if path is not None and not configuration_files(path):
@@ -151,10 +150,11 @@ def _demo(parser: Parser) -> None:
     parser.add_argument("--keep", action="store_true", help="leave the five agents up, and say how to talk to them")
 
 
-def _pair(text: str) -> str:
-    if text.partition("=")[0] in ("", text):
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
         raise argparse.ArgumentTypeError(f"expected KEY=VALUE, not {text!r}")
-    return text
+    return key, value
 
 
 COMMANDS = {

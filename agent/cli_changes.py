@@ -6,8 +6,8 @@ import argparse
 import sys
 
 from . import cli_output as output
-from .cli_options import FORMATS, OUTCOME_FORMATS, Command, Parser, agent, label, nothing
-from .errors import NoMatch, Partial, UsageError
+from .cli_options import FORMATS, OUTCOME_FORMATS, Command, Parser, agent, by_key, label, nothing
+from .errors import NoMatch, Partial
 from .nearest import nearest
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ def join(options: argparse.Namespace) -> int:
 
 def leave(options: argparse.Namespace) -> int:
     agent(options).leave(_LEAVE_S)
-    output.write("left the cluster; the agent stops")
+    output.write_outcome({"left": True}, "left the cluster; the agent stops", options.output)
     return 0
 
 
@@ -70,10 +70,7 @@ def labels_list(options: argparse.Namespace) -> int:
 
 
 def labels_set(options: argparse.Namespace) -> int:
-    keys = [key for key, _ in options.label]
-    if twice := next((key for key in keys if keys.count(key) > 1), None):
-        raise UsageError(f"{twice} is given twice")
-    agent(options).labels_set(dict(options.label))
+    agent(options).labels_set(by_key(options.label))
     return 0
 
 
@@ -151,7 +148,7 @@ def _own_node(parser: Parser) -> None:
 
 COMMANDS = {
     "join": Command(_addresses, join, formats=OUTCOME_FORMATS),
-    "leave": Command(nothing, leave),
+    "leave": Command(nothing, leave, formats=OUTCOME_FORMATS),
     "forget": Command(_node, forget, formats=OUTCOME_FORMATS),
     "reload": Command(nothing, reload, formats=OUTCOME_FORMATS),
     "cordon": Command(_own_node, cordon, formats=OUTCOME_FORMATS),

@@ -7,6 +7,7 @@ import sys
 
 from . import cli_output as output
 from .cli_options import FORMATS, Command, Parser
+from .errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ GROUPS = (
 
 
 def detect(options: argparse.Namespace) -> int:
+    if options.form is not None and (options.output_given or options.explain):
+        raise UsageError(f"{'-o' if options.output_given else '--explain'} says nothing with --as: its form is fixed")
     found, operator = _survey(options.config)
     if options.form is not None:
         return _export(options.form, found)

@@ -11,8 +11,10 @@ from .errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import NoReturn
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import NoReturn, TypeVar
+
+    _Value = TypeVar("_Value")
 
 FORMATS = ("table", "wide", "json", "jsonl", "name")
 # Of what is one thing: a line or a few for people, or JSON.
@@ -91,13 +93,15 @@ class Command:
         if self.asks_agent:
             parser.add_argument("--socket", metavar="PATH", help="socket of the agent to ask")
         if self.formats:
-            parser.add_argument(
-                "-o", "--output", choices=self.formats, default=self.formats[0], help="form of the output"
-            )
+            parser.add_argument("-o", "--output", choices=self.formats, help=f"form of the output; {self.formats[0]}")
         return parser
 
     def main(self, name: str, about: str, arguments: Sequence[str]) -> int:
-        return self.run(self.parser(name, about).parse(arguments))
+        options = self.parser(name, about).parse(arguments)
+        if self.formats:
+            options.output_given = options.output is not None
+            options.output = options.output or self.formats[0]
+        return self.run(options)
 
 
 def nothing(_parser: Parser) -> None:
@@ -125,6 +129,20 @@ def label(text: str) -> tuple[str, bool | int | str]:
         return key, label_from_text(value)
     except NoLabelText as error:
         raise argparse.ArgumentTypeError(f"{key}: {error}") from None
+
+
+def by_key(pairs: Iterable[tuple[str, _Value]]) -> dict[str, _Value]:
+    """The pairs KEY=VALUE of a command as a map.
+
+    Raises:
+        UsageError: a key is given twice, with different values.
+    """
+    values: dict[str, _Value] = {}
+    for key, value in pairs:
+        held = values.setdefault(key, value)
+        if (type(held), held) != (type(value), value):
+            raise UsageError(f"{key} is given twice")
+    return values
 
 
 def read_input(most: int) -> str:

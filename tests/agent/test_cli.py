@@ -151,6 +151,7 @@ async def test_labels_are_typed_by_their_look(shoal, backend):
     assert code == 2
     assert "begins with a letter, got '7up'" in err
     assert (await shoal("labels", "set", "a=1", "a=2"))[::2] == (2, "shoal: a is given twice\n")
+    assert await shoal("labels", "set", "code='7'", 'code="7"') == (0, "", ""), "the same value is no contradiction"
     assert backend.operator_labels == {"zone": "us east", "code": "7"}
 
 
@@ -162,6 +163,7 @@ async def test_what_was_done_is_told_as_json_too(shoal, backend, make_node):
         (("join", "10.0.0.1", "10.0.0.2"), {"asked": 2, "answered": 1}),
         (("cordon",), {"node_id": f"{1:032x}", "name": "n1", "changed": True}),
         (("forget", "n3"), {"node_id": f"{3:032x}", "name": "n3"}),
+        (("leave",), {"left": True}),
     ):
         _, out, err = await shoal(*arguments, "-o", "json")
         assert err == ""
@@ -175,7 +177,7 @@ async def test_join_forget_and_leave(shoal, backend, make_node):
     assert (await shoal("forget", "n3"))[0] == 5
     backend.view = backend.view.replace(make_node(3, state=NodeState.DEAD))
     assert (await shoal("forget", "n3"))[:2] == (0, "n3 is forgotten\n")
-    assert (await shoal("leave"))[0] == 0
+    assert await shoal("leave", "-o", "table") == (0, "left the cluster; the agent stops\n", "")
     assert backend.log[-2:] == ["leave", "stop"]
 
 

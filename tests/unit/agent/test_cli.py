@@ -1,5 +1,7 @@
+import importlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -8,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from shoal.agent import __version__, cli, cli_output
-from shoal.agent.cli_options import seconds
+from shoal.agent.cli_options import FORMATS, seconds
 from shoal.agent.label_text import label_from_text
 
 SHOAL = [sys.executable, "-c", "import sys; from shoal.agent.cli import main; sys.exit(main())"]
@@ -58,6 +60,38 @@ def test_every_command_explains_itself(shoal):
         code, out, _ = shoal(*name.split(), "--help")
         assert code == 0
         assert out.startswith(f"usage: shoal {name}")
+
+
+def command_of(name):
+    module, about = cli.COMMANDS[name]
+    return importlib.import_module(f"shoal.agent.{module}").COMMANDS[name], about
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_the_forms_that_a_command_takes_are_those_of_its_help(shoal, name, monkeypatch):
+    command, about = command_of(name)
+    told = re.search(r"--output \{([a-z,]+)\}", " ".join(shoal(*name.split(), "--help")[1].split()))
+    assert (told[1].split(",") if told else []) == list(command.formats)
+    parser = command.parser(name, about)
+    # Whatever else it needs is not what this is about.
+    parser._positionals._group_actions[:] = []
+    for action in parser._actions:
+        action.required = False
+    for form in (*FORMATS, "yaml"):
+        if form in command.formats:
+            assert parser.parse_known_args(["-o", form])[0].output == form
+        elif command.formats:
+            code, _, err = shoal(*name.split(), "-o", form)
+            assert (code, f"invalid choice: '{form}'" in err) == (2, True)
+
+
+def test_two_values_of_a_label_are_refused(shoal):
+    for command in (("config", "check"), ("config", "show"), ("run",)):
+        code, out, err = shoal(*command, "--label", "x=1", "--label", "y=1", "--label", "x=2")
+        assert (code, out, err) == (2, "", "shoal: x is given twice\n")
+    code, out, _ = shoal("config", "show", "--label", "x=1", "--label", "x=1", "-o", "json")
+    assert (code, json.loads(out)["labels.x"]) == (0, 1)
+    assert shoal("labels", "set", "x=1", "x=true") == (2, "", "shoal: x is given twice\n"), "before any agent is asked"
 
 
 @pytest.mark.parametrize("group", ["labels", "keys", "config"])

@@ -100,6 +100,16 @@ def test_every_export_is_written_and_what_it_loses_is_told(shoal, form):
     assert all(key in told[0] for key in exported.lossy)
 
 
+@pytest.mark.parametrize("option", [("-o", "table"), ("-o", "json"), ("--output=name",), ("--explain",)])
+def test_an_export_has_no_other_form(shoal, asked, option):
+    code, out, err = shoal("--as", "nfd", *option)
+    assert (code, out) == (2, "")
+    assert (
+        err == f"shoal: {'--explain' if option[0] == '--explain' else '-o'} says nothing with --as: its form is fixed\n"
+    )
+    assert asked == [], "it is refused before anything is looked for"
+
+
 def test_the_forms_offered_are_those_that_exist():
     assert set(cli_detect.EXPORTS) == set(exports.FORMS)
 
