@@ -16,7 +16,7 @@ from .ages import Ages, ages_of
 from .derive import facts_of
 from .facts import NodeFacts
 from .filter import Filtered, Reason, ReasonKind, filter_candidates, reasons_against
-from .find import find_suitable_nodes
+from .find import find_suitable_nodes, suitable_in_order
 from .headroom import headroom, reserved_by_all
 from .nodes import NodeState, Tier, tier_of
 from .options import NO_OPTIONS, Options
@@ -135,11 +135,13 @@ def explain_find(  # noqa: PLR0913 - the arguments of a find, and how much to te
     situation = Situation(
         Task(requirement=requirement), now=now, options=options, query=True, capabilities_of=view.capabilities_of
     )
-    facts = {member.facts.node_id: member.facts for member in view.index.fleet(view.here).members if member is not None}
+    facts = {node.node_id: node for node in view.index.fleet(view.here).by_name()}
     filtered = filter_candidates(facts.values(), situation)
     found = find_suitable_nodes(view, requirement, now=now, options=options)
     chosen = tuple(facts[record.node_id] for record in found.nodes)
-    ordered = filtered.eligible if options.asks_for_a_set else chosen
+    ordered = chosen
+    if options.asks_for_a_set:
+        ordered = tuple(facts[record.node_id] for record in suitable_in_order(view, situation))
     return _told(_Answer(situation=situation, filtered=filtered, ordered=ordered, chosen=chosen), view, node, cap)
 
 

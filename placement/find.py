@@ -72,6 +72,11 @@ def find_suitable_nodes(
     return Found(nodes=(), matching=found[0], isolated=view.isolated)
 
 
+def suitable_in_order(view: View, situation: Situation) -> tuple[NodeRecord, ...]:
+    """All nodes that satisfy the query of this situation, best first, however many it wants together."""
+    return _Query(view, situation, situation.task.requirement or PlacementRequirement()).first(None)[0]
+
+
 class _Query:
     """One requirement against one view: a set of slots, put in order as far as somebody reads."""
 

@@ -6,6 +6,7 @@ placed, and carried along from then on.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
@@ -112,6 +113,11 @@ class Fleet:
             kinds=_moved(self.kinds, slot, _make(before), _make(after)),
             by_memory=self.by_memory.moved(None if old is None else old.memory, None if new is None else new.memory),
         )
+
+    def by_name(self) -> tuple[NodeFacts, ...]:
+        """All nodes in an order that tells nothing of when each came: the same for everyone who knows the same."""
+        held = [member.facts for member in self.members if member is not None]
+        return tuple(sorted(held, key=operator.attrgetter("name", "node_id")))
 
     def fitting(self, task: Task) -> int:
         """The nodes with the tools and the memory, and, for a heavy task, without a guard against them.

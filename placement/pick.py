@@ -8,6 +8,7 @@ Chance comes from the seed of the call: the same call gives the same answer.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 
 from .chance import mixed, rendezvous, word
@@ -19,6 +20,7 @@ from .room import Room, take
 # `spread` draws from the best one in this many.
 _FIFTH = 5
 _DEFAULT_WEIGHT = 100
+_key = operator.attrgetter("key")
 
 
 def pick_nodes(ranking: Ranking) -> tuple[NodeFacts, ...]:
@@ -40,7 +42,9 @@ def _one(ranking: Ranking, among: Sequence[NodeFacts], turn: int) -> NodeFacts:
         case PickWay.BEST:
             chosen = ranking.best(among)
         case PickWay.TWO_CHOICES:
-            chosen = ranking.best([among[at] for at in _two(options.seed, turn, len(among))])
+            # Drawn by their ids: where a node stands in the view depends on when it came.
+            by_id = sorted(among, key=_key)
+            chosen = ranking.best([by_id[at] for at in _two(options.seed, turn, len(by_id))])
         case PickWay.SPREAD:
             ranked = ranking.sorted(among)
             chosen = ranked[mixed(options.seed, turn) % math.ceil(len(ranked) / _FIFTH)]

@@ -42,7 +42,7 @@ def place(  # noqa: PLR0913 - what a placement is made of, each with a default
     fleet = view.index.fleet(view.here)
 
     def everyone() -> Sequence[NodeFacts]:
-        return tuple(member.facts for member in fleet.members if member is not None)
+        return fleet.by_name()
 
     def judged(asked: Situation) -> Decision:
         pool = Pool(view, fleet, asked)

@@ -23,6 +23,7 @@ from shoal.capabilities.constraints import (
 )
 from shoal.capabilities.requirement import PlacementRequirement
 from shoal.placement import (
+    AntiAffinity,
     ClusterState,
     FailureClass,
     FailureRecord,
@@ -45,6 +46,7 @@ from shoal.placement import (
     Schedulable,
     ScorePolicy,
     Situation,
+    Spread,
     Task,
     View,
     explain_find,
@@ -342,10 +344,9 @@ def test_place_answers_as_select_over_all_facts_does(data, cluster, task, policy
     assert {node.node_id for node in decision.ranking.candidates} == {
         node.node_id for node in expected.ranking.candidates
     }
-    if options.pick.way in (PickWay.BEST, PickWay.STICKY, PickWay.SPREAD):
-        assert [node.node_id for node in decision.chosen] == [node.node_id for node in expected.chosen]
-        other, expected_other = decision.runner_up, expected.runner_up
-        assert (other and other.node_id) == (expected_other and expected_other.node_id)
+    assert [node.node_id for node in decision.chosen] == [node.node_id for node in expected.chosen]
+    other, expected_other = decision.runner_up, expected.runner_up
+    assert (other and other.node_id) == (expected_other and expected_other.node_id)
     assert [node.node_id for node in decision.eligible] == [node.node_id for node in expected.eligible]
     assert decision.ok is expected.ok
 
@@ -381,6 +382,44 @@ def test_one_more_term_never_adds_a_node(cluster, requirement, term):
     wide = find_suitable_nodes(cluster.view, requirement, now=NOW).nodes
     narrow = find_suitable_nodes(cluster.view, requirement.with_terms(term), now=NOW).nodes
     assert {record.node_id for record in narrow} <= {record.node_id for record in wide}
+
+
+sets_of_nodes = st.builds(
+    attrs.evolve,
+    option_sets,
+    count=st.sampled_from([1, 1, 2, 3]),
+    spread=st.one_of(st.none(), st.none(), st.builds(Spread, label=st.just("zone"), max_skew=st.integers(1, 2))),
+    anti_affinity=st.one_of(st.none(), st.none(), st.just(AntiAffinity(label="gpu"))),
+)
+
+
+@given(st.data(), clusters, tasks, policies, sets_of_nodes)
+def test_when_a_node_came_into_the_view_decides_nothing(data, cluster, task, policy, options):
+    state = data.draw(states(task))
+    later = data.draw(st.permutations(cluster))
+    grown = View.of([], IDS[0])
+    for record in later:
+        grown = grown.replace(record)
+    view = View.of(cluster, IDS[0])
+    told, other = (explain_placement(one, task, state, policy, now=NOW, options=options) for one in (view, grown))
+    assert told == other
+    wanted = task.requirement or PlacementRequirement()
+    found, other = (explain_find(one, wanted, now=NOW, options=options) for one in (view, grown))
+    assert found == other
+
+
+@given(changed_views(), requirements, sets_of_nodes)
+def test_a_query_for_a_set_is_explained_in_its_order(cluster, requirement, options):
+    told = explain_find(cluster.view, requirement, now=NOW, options=options, cap=1000)
+    alone = attrs.evolve(options, count=1, spread=None)
+    every = [record.node_id for record in find_suitable_nodes(cluster.view, requirement, now=NOW, options=alone).nodes]
+    listed = [held.node.node_id for held in told.eligible]
+    assert listed == [node_id for node_id in every if node_id in set(listed)] or options.prefer_local is not None
+    assert len(listed) == told.eligible_count
+    chosen = {node.node_id for node in told.chosen}
+    assert chosen <= set(listed)
+    if told.chosen and options.count > 1 and options.spread is None and options.anti_affinity is None:
+        assert listed[: options.count] == [node.node_id for node in told.chosen]
 
 
 @given(st.data(), clusters, tasks, policies, option_sets)

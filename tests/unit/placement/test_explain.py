@@ -59,7 +59,7 @@ def test_relax_hints_count_what_each_thing_would_bring(cluster, now):
 
 def test_totals_name_the_nodes_per_term(cluster, now):
     totals = {total.item.text: (total.count, total.names) for total in explain_find(cluster, GPU, now=now).totals}
-    assert totals["gpu_vram_mb>=22888"] == (3, ("node7", "node8", "cpu"))
+    assert totals["gpu_vram_mb>=22888"] == (3, ("cpu", "node7", "node8"))
     assert totals["gpu_nvidia"] == (1, ("cpu",))
     assert totals["the cordon"] == (1, ("off",))
 
