@@ -105,18 +105,23 @@ def _greedy(ordered: Sequence[Node], room: Room, count: int) -> tuple[Node, ...]
 def _search(ordered: Sequence[Node], room: Room, count: int) -> tuple[Node, ...]:
     """The first answer in depth-first order, within `_MOST_TRIES` tries."""
     taken: list[int] = []
-    start = 0
+    start, mask = 0, 0
+    # What may follow depends on which nodes are taken, not on their order: a set is tried once.
+    tried: set[int] = set()
     for _ in range(_MOST_TRIES):
-        at = next((at for at in range(start, len(ordered)) if at not in taken and room.has(ordered[at])), None)
+        untried = (at for at in range(start, len(ordered)) if not mask >> at & 1 and mask | 1 << at not in tried)
+        at = next((at for at in untried if room.has(ordered[at])), None)
         if at is not None:
             room.enter(ordered[at])
             taken.append(at)
-            start = 0
+            start, mask = 0, mask | 1 << at
+            tried.add(mask)
             if len(taken) == count:
                 return tuple(ordered[place] for place in taken)
         elif taken:
             start = taken.pop()
             room.leave(ordered[start])
+            mask ^= 1 << start
             start += 1
         else:
             break

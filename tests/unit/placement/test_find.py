@@ -1,3 +1,5 @@
+from collections import Counter
+
 import pytest
 from shoal.capabilities.requirement import PlacementRequirement
 from shoal.placement import (
@@ -224,3 +226,16 @@ def test_a_preference_needs_a_weight():
 def test_a_limit_is_a_whole_number_from_1(node, now, limit):
     with pytest.raises(OptionRefused, match="limit: wanted a whole number from 1"):
         find_suitable_nodes(View.of([node("a", {})]), ANY, limit, now=now)
+
+
+def test_a_set_that_the_first_node_blocks_is_found_all_the_same(node, now):
+    """Without the first node: it has the only rack of the only node of `d`, which holds all others down."""
+    lies = [("a", "r"), *(("a", f"a{at}") for at in range(3)), *(("b", f"b{at}") for at in range(4))]
+    lies += [*(("c", f"c{at}") for at in range(3)), ("d", "r")]
+    view = View.of(node(f"n{at:02}", {"zone": zone, "rack": rack}) for at, (zone, rack) in enumerate(lies))
+    options = Options(count=7, spread=Spread(label="zone", max_skew=2), anti_affinity=AntiAffinity(label="rack"))
+    found = find_suitable_nodes(view, ANY, now=now, options=options).nodes
+    counts = Counter(record.capabilities.get("zone") for record in found)
+    assert (len(found), counts["d"]) == (7, 1)
+    assert max(counts.values()) - min(counts.values()) <= 2
+    assert len({record.capabilities.get("rack") for record in found}) == 7
