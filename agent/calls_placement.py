@@ -136,7 +136,7 @@ class _Placement:
     def _warnings(self) -> list[str]:
         """Nodes that are named and not there are told in any case: they may have gone since."""
         if self.review:
-            return list(slips(self.view, self.task.requirement, self.options, most=_REVIEWED))
+            return list(slips(self.view, self.task.requirement, self.options, of_task=True, most=_REVIEWED))
         return list(unknown_nodes(self.view, self.options))
 
     def _row(self, decision: Decision, place: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from . import cli_output as output
 from .cli_explanation import explanation_lines, ranked_by, reason_lines, task_text, view_text
 from .cli_options import FORMATS, Command, Parser, agent, positive
 from .cli_requirement import pointed
-from .cli_tasks import declare_options, declare_task, meant_backend, option_arguments, task_arguments
+from .cli_tasks import declare_options, declare_task, option_arguments, task_arguments
 from .errors import BadRequirement, NoMatch, UsageError
 
 TYPE_CHECKING = False
@@ -44,7 +44,6 @@ def find(options: argparse.Namespace) -> int:
 
 
 def place(options: argparse.Namespace) -> int:
-    wishes: list[str] = options.prefer or []
     args = task_arguments(options)
     whole = options.explain or options.why_not is not None
     args["explain"] = "always" if whole else "failure"
@@ -52,10 +51,6 @@ def place(options: argparse.Namespace) -> int:
     if options.why_not is not None:
         args["node"] = options.why_not
     answer = _ask(options, "place", args)
-    if "warnings" in answer:
-        answer["warnings"] = _with_backends(answer["warnings"], wishes)
-    if not answer["ok"]:
-        answer["explanation"]["hints"] = _with_backends(answer["explanation"]["hints"], wishes)
     # When there is none, the explanation says them.
     _warn(answer if answer["ok"] else {"view": answer["view"]})
     structured = options.output in ("json", "jsonl", "name")
@@ -147,11 +142,6 @@ def _warn(answer: Mapping[str, Any]) -> None:
         print(f"warning: {output.plain(warning)}", file=sys.stderr)
     if answer["view"]["isolated"]:
         print("warning: this node hears nobody; what it shows of others may be old", file=sys.stderr)
-
-
-def _with_backends(texts: Sequence[str], wishes: Sequence[str]) -> list[str]:
-    """Warnings; where a word of `--prefer` was hardly meant as a key, its warning names the nearest backend too."""
-    return [text + next(filter(None, (meant_backend(wish, text) for wish in wishes)), "") for text in texts]
 
 
 def _write(lines: Any) -> None:

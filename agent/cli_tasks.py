@@ -124,18 +124,6 @@ def _task(given: str | None) -> dict[str, Any]:
     return {} if given is None else task_from(given)
 
 
-def meant_backend(wish: str, warning: str) -> str | None:
-    """What to add to the agent's warning that no node has the word of this `--prefer`, when a backend is near it."""
-    text = _preference(wish)["requirement"]
-    said = f"no known node has {text}"
-    if warning != said and not warning.startswith(f"{said};"):
-        return None
-    from .nearest import nearest
-
-    close = nearest(text, BACKENDS)
-    return close and f"; did you mean the backend {close}{', without a weight' if text != wish else ''}?"
-
-
 def _preference(text: str) -> dict[str, Any]:
     """`REQ` or `WEIGHT:REQ`; a key never begins with a digit."""
     number, colon, requirement = text.partition(":")

@@ -7,7 +7,6 @@ it no more than `outbox.HELD_BYTES`, one frame, and its calls in flight.
 
 from __future__ import annotations
 
-import errno
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -20,6 +19,7 @@ from ..capabilities.errors import shown
 from .api import Answer, Api, Command, Later, Pages, Query, Stream
 from .calls_nodes import greeting
 from .errors import BadArgument, BadFrame, Busy, Internal, ShoalError, UsageError
+from .exhaustion import EXHAUSTED_SECONDS, is_exhaustion
 from .frames import REPLY_BYTES, REQUEST_BYTES, FrameReader, encode
 from .in_flight import CONTROLS, InFlight, RequestId, request_id, scope, take_credit
 from .listener import Listener
@@ -38,13 +38,11 @@ IN_FLIGHT = 64
 THINKING = 1
 # Answering a burst of pipelined queries, the loop turns to others after this long.
 SLICE_SECONDS = 0.002
-# Out of descriptors: others must close some first. The log tells it once in a while.
-EXHAUSTED_SECONDS = 0.1
+# To be out of descriptors is logged once in a while.
 TOLD_SECONDS = 60.0
 
 _RECEIVE_BYTES = 64 << 10
 _OUR_FAULT = "the agent failed at this call; its log says more"
-_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Server:
@@ -75,7 +73,7 @@ class Server:
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno not in _NO_DESCRIPTORS:
+                if not is_exhaustion(error):
                     continue  # the client was gone before it was accepted
                 self._tell_exhausted(error)
                 await trio.sleep(EXHAUSTED_SECONDS)

@@ -1,7 +1,6 @@
 """TCP beside UDP: one request frame, one reply frame, within a deadline. The gossip core decides what they say."""
 
 import contextlib
-import errno
 import socket
 import struct
 from collections import Counter
@@ -12,6 +11,7 @@ import trio
 
 from ..gossip.effects import Outcome, Refused, TimedOut
 from ..gossip.member import Address
+from .exhaustion import EXHAUSTED_SECONDS, is_exhaustion
 from .udp import canonical
 
 _LENGTH = struct.Struct("<I")
@@ -21,15 +21,11 @@ FRAME_BYTES = 32 << 20
 SERVE_SECONDS = 10.0
 # A join storm is answered with `busy` by the core; past this many open connections one has to make way.
 SERVED_AT_ONCE = 64
-# Out of descriptors: others must close some first.
-EXHAUSTED_SECONDS = 0.1
 # Requests and replies of all connections together: two of the largest frames, so that no crowd of hostile peers, each
 # within its own limit, fills the memory.
 HELD_BYTES = 2 * FRAME_BYTES
 # Bytes are asked for in pieces of this size, so that a claimed length allocates nothing.
 PIECE = 1 << 16
-
-_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 def _unbounded(_count: int) -> None:
@@ -105,7 +101,7 @@ class StreamServer:
                 try:
                     stream = await listener.accept()
                 except OSError as error:
-                    if error.errno not in _NO_DESCRIPTORS:
+                    if not is_exhaustion(error):
                         raise
                     self._count("streams: no descriptors left")
                     await trio.sleep(EXHAUSTED_SECONDS)

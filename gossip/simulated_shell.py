@@ -6,6 +6,7 @@ One heap of events for all machines. A node is called with its own machine's clo
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
 from random import Random
@@ -52,7 +53,7 @@ class Happening:
     section: int | None
 
 
-class Shell:
+class Shell(ABC):
     """Runs the nodes of many machines."""
 
     def __init__(self, *, seed: int, network: Network | None = None) -> None:
@@ -203,8 +204,9 @@ class Shell:
         machine = self.machine(index)
         self._arrive(machine, machine.life, data, source)
 
+    @abstractmethod
     def machine(self, index: int) -> Machine:
-        raise NotImplementedError
+        """The machine of this number."""
 
     def _arrive(self, target: Machine, life: int, data: bytes, source: Address) -> None:
         if target.life != life or not target.up:

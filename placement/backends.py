@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from .facts import NodeFacts
-from .task import APPLE_TOOL, LLAMA_CPP, LLAMA_SERVER, MLX, Task
+from .task import APPLE_TOOL, LLAMA_CPP, LLAMA_SERVER, MLX, OLLAMA, Task
 
+# The names that people give for a backend; a task may prefer any other too.
+BACKENDS = (MLX, LLAMA_CPP, OLLAMA, APPLE_TOOL, "cuda", "rocm", "metal")
 _HOT, _WARM = 0.9, 0.5
 
 

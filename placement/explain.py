@@ -175,7 +175,7 @@ def _told(answer: _Answer, view: View, node: str | None, cap: int) -> Explanatio
         would_fit=tuple(held for held, reasons in excluded if _lacks_only_life(held, reasons))[:cap],
         places={label: _places(answer.filtered.eligible, label)[:cap] for label in situation.options.labels_needed},
         relax=relax_hints(misses)[:cap],
-        hints=slips(view, situation.task.requirement, situation.options),
+        hints=slips(view, situation.task.requirement, situation.options, of_task=not situation.query),
         ages=ages_of(view, situation.now),
         seed=situation.options.seed,
         fallback=answer.fallback,

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from shoal.agent import cli_tasks
 from shoal.agent.cli_options import Parser
 from shoal.agent.cli_tasks import (
     declare_options,
@@ -14,6 +15,9 @@ from shoal.agent.cli_tasks import (
     work_argument,
 )
 from shoal.agent.errors import UsageError
+from shoal.placement.backends import BACKENDS
+from shoal.placement.options import MAX_WEIGHT
+from shoal.placement.requests import MAX_LIST
 
 
 @pytest.fixture
@@ -227,3 +231,9 @@ def test_work_is_told_by_what_distinguishes_it(tmp_path):
     assert work_argument(parser.parse(["--class", "go-build"])) == {"workload_class": "go-build"}
     assert work_argument(parser.parse([str(file)])) == {"description": "x", "required_tools": ["git"]}
     assert isinstance(parser.parse([]), argparse.Namespace)
+
+
+def test_what_a_command_repeats_of_placement_is_what_stands_there():
+    """It does not import it, to start fast."""
+    repeated = (cli_tasks.BACKENDS, cli_tasks._MOST_WEIGHT, cli_tasks._MOST_SKEW)
+    assert repeated == (BACKENDS, MAX_WEIGHT, MAX_LIST)

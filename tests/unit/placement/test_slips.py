@@ -48,3 +48,10 @@ def test_gone_nodes_and_those_beyond_the_bound_tell_nothing_of_keys(view, node):
     assert slips(wider, TYPO) == (SAID,)
     assert slips(view.replace(node("c", {"zoone": "a"})), TYPO) == ()
     assert slips(View.of([node("a", {"zone": "a"}), node("c", {"zoone": "a"})]), TYPO, most=1) == (SAID,)
+
+
+def test_a_task_may_have_meant_a_backend_and_a_query_never(view):
+    options = Options(prefer=(Preference(requirement=ANY.is_true("mlxx")),))
+    assert slips(view, ANY, options, of_task=True) == ("no known node has mlxx; did you mean the backend mlx?",)
+    assert slips(view, ANY, options) == ("no known node has mlxx",)
+    assert slips(view, ANY.is_true("mlxx"), of_task=True) == ("no known node has mlxx",), "what it must have is a label"
