@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -82,6 +83,8 @@ def main() -> int:
         return 2
     with tempfile.TemporaryDirectory(prefix="shoal-fuzz-") as directory:
         found = Path(tempfile.mkdtemp(prefix="shoal-found-"))
+        # libFuzzer ends its process without any cleaning up: what was made there goes with this directory.
+        os.environ["TMPDIR"] = directory
         results = [run(name, options.seconds, options.corpus or Path(directory), found) for name in chosen]
         if all(results):
             found.rmdir()

@@ -296,7 +296,8 @@ class Toml:
         from shoal.agent.errors import BadConfiguration
 
         self.load, self.refused = load, BadConfiguration
-        self.file = Path(tempfile.mkdtemp(prefix="shoal-fuzz-")) / "shoal.toml"
+        self._directory = tempfile.TemporaryDirectory(prefix="shoal-fuzz-")  # goes with this object
+        self.file = Path(self._directory.name) / "shoal.toml"
 
     def seeds(self) -> list[bytes]:
         texts = (
