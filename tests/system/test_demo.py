@@ -41,9 +41,16 @@ def demo(directory, clean_environment):
 
 
 def ours(directory):
-    """Processes that have to do with this directory."""
-    known = ((process, process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
-    return [process for process, words in known if any(str(directory) in word for word in words)]
+    """Processes that have to do with this directory: by their command, or by what a demo gave them on, for one that
+    was only just forked has the command of its parent."""
+    known = psutil.process_iter(["cmdline", "environ"])
+    return [process for process in known if _names(process.info, str(directory))]
+
+
+def _names(info, directory):
+    return (info["environ"] or {}).get("TMPDIR") == directory or any(
+        directory in word for word in info["cmdline"] or ()
+    )
 
 
 def nothing_left(directory):
